@@ -39,19 +39,19 @@ QUIX_READY := $(QUIX)/.ready
 SITE := .parts/site
 SITE_READY := $(SITE)/.ready
 VENV_READY := $(VENV)/.ready
-SOURCES := src verification benchmarks tests tools examples deploy hatch_build.py
+SOURCES := src verification benchmarks tests tools examples deploy
 
 # `verification`, `benchmarks` and `examples` are packages at the root that are not installed.
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-first bench-lane bench-time bench-local integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
+.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local on-spark integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  settable: PYTHON=$(PYTHON) SEED=$(SEED) CASES=$(CASES) RECORDS=<records of bench-lane>"
 
-setup: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(ARCHIVE) ## Bring all parts, pinned by hash; quick when nothing changed
+setup: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(ARCHIVE) ## Bring all parts, pinned by hash; quick when nothing changed
 
 $(VENV_READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -70,6 +70,7 @@ $(OLD_KAFKA_READY): tools/kafka-3.9/pom.xml tools/kafka-3.9/jars.sha256
 	@tools/kafka-3.9/bring $(OLD_KAFKA)
 	@touch $@
 
+# Only the benchmark of Spark by itself reads Kafka with it.
 $(CONNECTOR_READY): tools/connector/bring tools/connector/jars.sha256
 	@tools/connector/bring $(CONNECTOR)
 	@touch $@
@@ -83,11 +84,11 @@ $(DEPLOY_TOOLS_READY): tools/deploy/go.mod tools/deploy/go.sum tools/deploy/deco
 	@touch $@
 
 # The classes of Spark's JVM: it starts in half the time. Measurements do without.
-$(ARCHIVE): $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) verification/harness/archive.py
+$(ARCHIVE): $(VENV_READY) $(PARTS_READY) verification/harness/archive.py
 	@$(BIN)/python -m verification.harness.archive $@
 
-test-jvm coverage integration chaos chaos-local cluster takeover sources evolution: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
-test-jvm coverage integration chaos chaos-local cluster takeover sources evolution: $(ARCHIVE)
+test-jvm coverage on-spark integration chaos chaos-local cluster takeover sources evolution: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
+test-jvm coverage on-spark integration chaos chaos-local cluster takeover sources evolution: $(ARCHIVE)
 
 $(POSTGRES_READY): tools/postgres/bring
 	@tools/postgres/bring $(POSTGRES)
@@ -132,14 +133,14 @@ check: $(VENV_READY) ## Lint, format, types, the map of rooms, house rules; the 
 	$(BIN)/pytest -q --no-cov -p no:randomly tests/tidy
 	@$(BIN)/python -m tests.tidy.house
 
-types: $(VENV_READY) $(CONNECTOR_READY) $(PYRIGHT_READY) ## What type checkers make of the wheel, and of programs that use it rightly and wrongly
+types: $(VENV_READY) $(PYRIGHT_READY) ## What type checkers make of the wheel, and of programs that use it rightly and wrongly
 	$(BIN)/python -m tests.types
 
 format: $(VENV_READY) ## Format, and fix what can be fixed without a thought
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-test-jvm: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
+test-jvm: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## Tests with a real broker, and with Spark where it says so
 	$(BIN)/pytest --no-cov -m jvm $(JVM_TESTS)
 
 test: $(VENV_READY) ## Unit tests, and those of the examples, without slow ones; no Java
@@ -148,7 +149,7 @@ test: $(VENV_READY) ## Unit tests, and those of the examples, without slow ones;
 test-slow: $(VENV_READY) ## The slow ones
 	PYTHONHASHSEED=0 $(BIN)/pytest --no-cov -m "not jvm and slow" $(UNIT_TESTS)
 
-coverage: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## All of these, and those with Java; the lines and branches that they reach together
+coverage: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) $(PROMETHEUS_READY) ## All of these, and those with Java; the lines and branches that they reach together
 	@mkdir -p reports
 	PYTHONHASHSEED=0 COVERAGE_FILE=reports/unit.coverage $(BIN)/pytest -m "not jvm" $(UNIT_TESTS) --cov --cov-report=
 	COVERAGE_FILE=reports/jvm.coverage $(BIN)/pytest -m jvm $(JVM_TESTS) --cov --cov-report=
@@ -169,33 +170,39 @@ conformance-epochs: $(VENV_READY) ## Generated topologies in epochs, through cut
 parity: $(VENV_READY) $(PARTS_READY) ## Every public method of Kafka Streams' DSL: mapped, or never with a reason
 	$(BIN)/python -m verification.conformance parity
 
-large-epochs: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Input that no epoch could hold at once: large records, many outputs, slow code, records that kill
+large-epochs: $(VENV_READY) $(PARTS_READY) ## Input that no epoch could hold at once: large records, many outputs, slow code, records that kill
 	LARGE_EPOCHS=full $(BIN)/pytest --no-cov -o faulthandler_timeout=1800 -m jvm tests/jvm/large
 
 bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 	$(BIN)/python -m benchmarks.lane $(if $(RECORDS),--records $(RECORDS))
 
-bench: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(if $(QUICK),,$(QUIX_READY)) ## Penstock beside Kafka Streams, Spark and Quix Streams: hours (BENCH="--only A,B --rounds 1"; QUICK=1: minutes)
+bench: $(VENV_READY) $(PARTS_READY) $(if $(QUICK),,$(CONNECTOR_READY) $(QUIX_READY)) ## Penstock beside Kafka Streams, Spark and Quix Streams: hours (BENCH="--only A,B --rounds 1"; QUICK=1: minutes)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(BENCH)
 
-bench-first: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The part of it that was there first: count and sum by key, latency and restore, beside Kafka Streams
+bench-engine: $(VENV_READY) $(PARTS_READY) ## Lanes in Spark's tasks beside forked processes: round trips, throughput, latency, start, memory, kills (ENGINE_BENCH="--rounds 1")
+	$(BIN)/python -m benchmarks.engine $(ENGINE_BENCH)
+
+bench-first: $(VENV_READY) $(PARTS_READY) ## The part of it that was there first: count and sum by key, latency and restore, beside Kafka Streams
 	$(BIN)/python -m benchmarks --only B,I-1000,I-10000,I-half,K --sides penstock,kafka-streams --report reports/bench-first.json
 
 bench-local: $(VENV_READY) $(PARTS_READY) ## The local engine beside Kafka Streams: first commit, latency, memory
 	$(BIN)/python -m benchmarks.local
 
-bench-time: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Timers of a lane, and records that a service is asked about on Spark
+bench-time: $(VENV_READY) $(PARTS_READY) ## Timers of a lane, and records that a service is asked about on Spark
 	$(BIN)/python -m benchmarks.time
 
-integration: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## The same topologies in the test driver, in epochs, on Spark and on the local engine (SEED; QUICK=1: minutes)
+on-spark: $(VENV_READY) $(PARTS_READY) ## Every record is processed in a Spark task, with default settings, here and on three hosts; a planted fallback is seen (QUICK=1: a minute)
+	$(BIN)/python -m verification.on_spark $(if $(QUICK),--quick)
+
+integration: $(VENV_READY) $(PARTS_READY) ## The same topologies in the test driver, in epochs, on Spark and on the local engine (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) $(if $(QUICK),--quick)
 	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host spark --cases $(if $(QUICK),12,150)
 	$(if $(QUICK),,$(BIN)/python -m verification.integration.generated --seed $(SEED) --host local --cases 150)
 
-chaos: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
+chaos: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
 	$(BIN)/python -m verification.chaos --seed $(SEED) $(if $(QUICK),--campaign quick)
 
-cluster: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## A Spark cluster of three hosts: topologies, then hosts, executors and drivers that die (SEED; QUICK=1: minutes)
+cluster: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(CONNECTOR_READY)) ## A Spark cluster of three hosts: topologies, then hosts, executors and drivers that die (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster $(if $(QUICK),--quick) --report reports/cluster-integration.json
 	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host cluster --cases $(if $(QUICK),12,150)
 	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
@@ -205,13 +212,13 @@ cluster: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## A
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.cluster)
 	$(BIN)/python -m verification.cluster.summary
 
-takeover: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=cluster)
+takeover: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=cluster)
 	$(BIN)/python -m verification.takeover --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(ENGINE),--engine $(ENGINE))
 
 scaling: $(VENV_READY) ## What a load needs, where each way to commit breaks, and a model of the last one with planted bugs (LOAD="--records 1e6 --keys 1e9")
 	$(BIN)/python -m verification.scaling --explore --measure $(LOAD)
 
-chaos-local: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## 2,000 kills on the local engine, and changes of the engine (SEED)
+chaos-local: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## 2,000 kills on the local engine, and changes of the engine (SEED)
 	$(BIN)/python -m verification.chaos --campaign local --seed $(SEED) --report reports/chaos-local.json
 
 browser: $(VENV_READY) $(CHROMIUM_READY) ## The dashboard in a real browser
@@ -223,13 +230,13 @@ screenshots: $(VENV_READY) $(PARTS_READY) $(CHROMIUM_READY) $(SITE_READY) ## The
 	$(MAKE) --no-print-directory site
 	$(BIN)/python -m verification.pictures --only site
 
-sources: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## Files and then a topic, killed around the hand-over, beside the topic alone (SEED)
+sources: $(VENV_READY) $(PARTS_READY) ## Files and then a topic, killed around the hand-over, beside the topic alone (SEED)
 	$(BIN)/python -m verification.sources --seed $(SEED)
 
-evolution: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) ## A million rows migrated under kills, and plans of edits beside what happens
+evolution: $(VENV_READY) $(PARTS_READY) ## A million rows migrated under kills, and plans of edits beside what happens
 	$(BIN)/python -m verification.evolution
 
-operations: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(PROMETHEUS_READY) $(CHROMIUM_READY)) ## Security, plans, probes, dead letters, queries, overhead (QUICK=1: minutes)
+operations: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(PROMETHEUS_READY) $(CHROMIUM_READY)) ## Security, plans, probes, dead letters, queries, overhead (QUICK=1: minutes)
 	$(BIN)/python -m verification.operations $(if $(QUICK),--quick)
 
 operable: operations   # its former name
@@ -237,13 +244,13 @@ operable: operations   # its former name
 registry: $(VENV_READY) $(PARTS_READY) $(REGISTRY_READY) ## Serdes with a real schema registry, their bytes beside Java's, their speed beside JSON's (SEED)
 	$(BIN)/python -m verification.registry --seed $(SEED)
 
-lake: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(POSTGRES_READY) $(LAKE_READY) ## Delta tables and PostgreSQL as sources, with their jars
+lake: $(VENV_READY) $(PARTS_READY) $(POSTGRES_READY) $(LAKE_READY) ## Delta tables and PostgreSQL as sources, with their jars
 	$(BIN)/pytest --no-cov -m jvm tests/jvm/runtime/test_lakes.py
 
 examples: $(VENV_READY) $(PARTS_READY) $(if $(QUICK),,$(POSTGRES_READY)) ## Every example on a real broker, on the local engine, beside the test driver (QUICK=1: two of them)
 	$(BIN)/python -m verification.examples $(if $(QUICK),--quick)
 
-first-day: $(VENV_READY) $(PARTS_READY) $(CONNECTOR_READY) $(if $(QUICK),,$(SITE_READY)) ## The wheel in an empty environment, and the first pages' commands as they stand (QUICK=1: two pages, no mistakes, no site)
+first-day: $(VENV_READY) $(PARTS_READY) $(if $(QUICK),,$(SITE_READY)) ## The wheel in an empty environment, and the first pages' commands as they stand (QUICK=1: two pages, no mistakes, no site)
 	$(BIN)/python -m verification.first_day $(if $(QUICK),--quick)
 
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
@@ -285,7 +292,7 @@ jars-pin: ## Pin the jars that tools/kafka, tools/kafka-3.9, tools/connector, to
 	@touch $(PARTS_READY) $(OLD_KAFKA_READY) $(CONNECTOR_READY) $(REGISTRY_READY) $(LAKE_READY)
 
 # The commit's time is the time of all files in them, so that the same commit gives the same bytes.
-dist: $(VENV_READY) $(CONNECTOR_READY) ## Build sdist and wheel, and the list of all components (CycloneDX), into dist
+dist: $(VENV_READY) ## Build sdist and wheel, and the list of all components (CycloneDX), into dist
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --target sdist --target wheel --directory dist
 	$(BIN)/python -m tools.components dist

@@ -23,10 +23,10 @@ from benchmarks.in_process import program_of
 from benchmarks.workloads import WORKLOADS
 from benchmarks.workloads.workload import Input, Workload
 from penstock import StreamsBuilder
+from penstock.engines.serving import COLLECT_EVERY
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch
-from penstock.workers.process import COLLECT_EVERY
 
 APPLICATIONS: dict[str, ModuleType] = {"functions": penstock_app, "columns": columns_app}
 

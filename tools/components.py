@@ -1,4 +1,4 @@
-"""The components of a release in CycloneDX's form: the jars in the wheel, and the packages that it needs, as they are locked.
+"""The components of a release in CycloneDX's form: the packages that it needs, as they are locked. The wheel bundles none.
 
 `python -m tools.components DIRECTORY` writes `penstock-VERSION.cdx.json` there. The same lock gives the same bytes.
 """
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from hatch_build import bill_of_materials
 from tools.project import ROOT, metadata, version
 
 LOCK = ROOT / "requirements.lock"
@@ -76,19 +75,21 @@ def _needed(package: str, extras: frozenset[str]) -> Iterator[Requirement]:
 
 def components() -> dict[str, Any]:
     """Return the list of components."""
-    document = bill_of_materials(ROOT, version())
-    own = document["metadata"]["component"]["bom-ref"]
     lock, edges = locked(LOCK.read_text(encoding="utf-8")), runtime_dependencies(NAME)
-    refs = {name: f"pkg:pypi/{name}@{lock[name].version}" for name in edges if name != NAME}
-    packages = [_component(name, lock[name], ref) for name, ref in sorted(refs.items())]
-    document["components"] += packages
-    [jars] = document["dependencies"]
-    jars["dependsOn"] += sorted(refs[name] for name in edges[NAME])
-    document["dependencies"] += [
-        {"ref": refs[name], "dependsOn": sorted(refs[each] for each in edges[name])} for name in sorted(refs)
-    ]
-    content = json.dumps([own, document["components"], document["dependencies"]], sort_keys=True)
-    return {**document, "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, content)}"}
+    refs = {name: f"pkg:pypi/{name}@{version() if name == NAME else lock[name].version}" for name in edges}
+    own = {"type": "library", "bom-ref": refs[NAME], "name": NAME, "version": version(), "purl": refs[NAME]}
+    packages = [_component(name, lock[name], refs[name]) for name in sorted(refs.keys() - {NAME})]
+    needed = [{"ref": refs[name], "dependsOn": sorted(refs[each] for each in edges[name])} for name in sorted(refs)]
+    content = json.dumps([own, packages, needed], sort_keys=True)
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, content)}",
+        "version": 1,
+        "metadata": {"component": own},
+        "components": packages,
+        "dependencies": needed,
+    }
 
 
 def _component(name: str, package: Locked, ref: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ It prints everything that is missing, and exits with 1 if anything is. It publis
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import subprocess
@@ -20,7 +19,6 @@ from packaging.version import InvalidVersion, Version
 
 from tools.project import ROOT, version
 
-SUMS = "tools/connector/jars.sha256"
 PACKAGE = "src/penstock"
 
 
@@ -92,19 +90,14 @@ def _built(number: str, directory: Path, root: Path) -> Iterator[str]:
 
 
 def wheel_problems(wheel: Path, number: str, root: Path) -> Iterator[str]:
-    """Check that the wheel has all files of the package, the pinned jars, its license and its components, and no more."""
+    """Check that the wheel has all files of the package and its license, and no more."""
     info = f"penstock-{number}.dist-info"
-    sums = {name: digest for digest, name in (line.split() for line in (root / SUMS).read_text().splitlines())}
-    jars = {f"penstock/spark/jars/{name}": digest for name, digest in sums.items()}
-    wanted = {f"penstock/{path}" for path in _tracked(root)} | jars.keys() | {"penstock/spark/jars/jars.sha256"}
+    wanted = {f"penstock/{path}" for path in _tracked(root)}
     with ZipFile(wheel) as content:
         found = {name for name in content.namelist() if not name.startswith(f"{info}/")}
         own = {name.removeprefix(f"{info}/") for name in content.namelist()} - found
         yield from _differences("wheel", wanted, found)
-        for name, digest in jars.items():
-            if name in found and hashlib.sha256(content.read(name)).hexdigest() != digest:
-                yield f"wheel: {name} is not the jar that {SUMS} pins. Run: make setup dist"
-        needed = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "sboms/penstock.cdx.json"}
+        needed = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
         yield from (f"wheel: {info} has no {name}. See pyproject.toml." for name in sorted(needed - own))
         if "METADATA" in own:
             said = Parser().parsestr(content.read(f"{info}/METADATA").decode())
@@ -116,7 +109,7 @@ def sdist_problems(sdist: Path, number: str, root: Path) -> Iterator[str]:
     """Check that the sdist has all files of the package, and what a wheel is built with."""
     with tarfile.open(sdist) as content:
         found = {name.removeprefix(f"penstock-{number}/") for name in content.getnames()}
-    files = {"pyproject.toml", "hatch_build.py", "README.md", "CHANGELOG.md", "LICENSE", "PKG-INFO", SUMS}
+    files = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "PKG-INFO"}
     wanted = {f"{PACKAGE}/{path}" for path in _tracked(root)} | files
     cure = "See tool.hatch.build.targets.sdist in pyproject.toml."
     yield from (f"sdist: {name} is missing. {cure}" for name in sorted(wanted - found))

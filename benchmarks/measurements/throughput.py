@@ -122,13 +122,13 @@ def _runs(
     for side in candidates:
         place = ("throughput", letter, side.name)
         with bench.tolerance(place):
-            found = _run(bench, broker, letter, side, loaded.get(side.share))
+            found = run_once(bench, broker, letter, side, loaded.get(side.share))
             if len(candidates) > 1:
                 bench.report.note((*place, "tried", side.settings), found.per_s)
             yield side, found
 
 
-def _run(bench: Bench, broker: Broker, letter: str, side: Side, loaded: Loaded | None) -> Throughput:
+def run_once(bench: Bench, broker: Broker, letter: str, side: Side, loaded: Loaded | None) -> Throughput:
     """One run, of what is loaded; without it, of records that are written once the tables are processed."""
     workload = WORKLOADS[letter]
     if loaded is not None:

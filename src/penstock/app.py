@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config
+from penstock.engines.forked.forking import start_ahead
 from penstock.errors import ConfigError, PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.records import is_name
 from penstock.runtime.hooks import Hooks, Plugin, installed
 from penstock.topology import Topology, checked_topology
-from penstock.workers.forking import start_ahead
 
 if TYPE_CHECKING:
     from penstock.runtime.application import RunningApplication
@@ -112,7 +112,7 @@ class App:
 
         if config.standby and until is not None:
             raise ConfigError("standby: a run that ends at a bound cannot stand by. Leave out either standby or until.")
-        if config.has_workers:
+        if config.engine == "local":
             start_ahead(logs.pass_on)
 
         from penstock.admin.server import AdminServer  # noqa: PLC0415

@@ -58,8 +58,8 @@ class Config:
 
     Attributes:
         kafka: Client settings by librdkafka's names; `bootstrap.servers` is required. They apply to all clients; with one of
-            Kafka Streams' prefixes `producer.`, `main.consumer.` (Spark's reader: the Java client's names) and
-            `restore.consumer.`, to that client only. `env:NAME` or `file:PATH` reads a value from there.
+            Kafka Streams' prefixes `producer.`, `main.consumer.` (of the source topics) and `restore.consumer.`, to that
+            client only. `env:NAME` or `file:PATH` reads a value from there.
         spark: `master`, and any setting that begins with `spark.`. `env:NAME` is read from there, and `file:PATH` in place of a
             secret.
         token_provider: For brokers with OAUTHBEARER: a function that returns a `penstock.tokens.Token`, or the name of an entry
@@ -75,15 +75,12 @@ class Config:
         max_epoch_records: The most records of an epoch.
         max_epoch_bytes: About how many bytes of records an epoch may read, and how many bytes of results it may have; by default,
             an eighth of Spark's memory (`spark.driver.memory`), or less on a small machine.
-        engine: `spark`, or `local` to run without Java: all epochs run in worker processes of the application.
-        worker_epoch_records: An epoch of at most this many records runs in worker processes, a larger one as a Spark job; with
-            0, all epochs are Spark jobs. By default, worker processes run all epochs with up to 4 lanes, and those of up to
-            50,000 records with more.
+        engine: `spark`: lanes run in tasks of Spark, on this machine or on a cluster; or `local`: in processes of the
+            application, without Java.
         small_epoch_records: An epoch of at most this many records runs in one task.
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
-        writers: Who writes results and changelogs: the `driver`, or, on a cluster, the `executors`, in the same transaction; with
-            `auto`, the executors of a cluster with more than 8 lanes, if they and the brokers can.
+        writers: Who writes results and changelogs: the `driver`, or, on a cluster, the `executors`, in the same transaction.
         state_copies: Where copies of lanes are kept: a directory that all hosts reach, or a URI that pyarrow knows (`s3://`, `gs://`,
             `hdfs://`), with credentials from the environment. None for no copies.
         state_copy_interval_ms: How often lanes are copied there; the setting is `state_copy_interval`.
@@ -129,13 +126,12 @@ class Config:
     max_epoch_records: int = 500_000
     max_epoch_bytes: int | None = None
     engine: str = "spark"
-    worker_epoch_records: int | None = None
     small_epoch_records: int = 2_000
     epochs_in_flight: int = 1
     state_dir: Path = Path("state")
     state_copies: str | None = None
     state_copy_interval_ms: int = 600_000
-    writers: str = "auto"
+    writers: str = "driver"
     store_engine: str = "lmdb"
     on_lost_input: str = "fail"
     transaction_timeout_ms: int = 60_000
@@ -188,7 +184,7 @@ class Config:
         check_spark(self.spark)
         check_copies(self.state_copies, self.store_engine)
         if self.is_spread and self.lanes is None:
-            raise ConfigError("lanes: not set. On a cluster, set it to the number of cores that all executors have together.")
+            raise ConfigError("lanes: not set. On a cluster, set it to the cores that all executors have together, less one.")
         if self.executors_write:
             check_writers(self.is_spread, self.guarantee is Guarantee.EXACTLY_ONCE, self.tracing, self.token_provider is not None)
         if self.token_provider is not None:
@@ -218,11 +214,6 @@ class Config:
     def executors_write(self) -> bool:
         """Whether executors write results and changelogs."""
         return self.writers == "executors"
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether worker processes of the driver run epochs: all of them, or small ones."""
-        return self.engine == "local" or (is_local(self.spark) and self.worker_epoch_records != 0)
 
     @property
     def tokens(self) -> TokenSource | None:

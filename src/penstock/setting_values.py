@@ -30,7 +30,6 @@ RANGES = {
     "epoch_interval": (0, _MAX_INT32),
     "max_epoch_records": (1, _MAX_INT32),
     "max_epoch_bytes": (1, 1 << 40),
-    "worker_epoch_records": (0, _MAX_INT32),
     "small_epoch_records": (0, _MAX_INT32),
     "epochs_in_flight": (0, 8),
     "transaction_timeout": (1_000, _MAX_INT32),
@@ -46,7 +45,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("spark", "local"),
     "store_engine": ("lmdb", "rocksdb"),
     "on_lost_input": ("fail", "continue"),
-    "writers": ("auto", "driver", "executors"),
+    "writers": ("driver", "executors"),
     "log_format": ("auto", "json", "text"),
     "log_level": ("DEBUG", "INFO", "WARNING", "ERROR"),
 }
@@ -176,7 +175,7 @@ def text_of(name: str, value: object) -> str:
 
 def check_range(name: str, value: object, low: int, high: int) -> None:
     """Raise if a number is too small or too large."""
-    if value is None and name in ("lanes", "shards", "epoch_interval", "max_epoch_bytes", "worker_epoch_records"):
+    if value is None and name in ("lanes", "shards", "epoch_interval", "max_epoch_bytes"):
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"{name}: expected a whole number.")

@@ -46,16 +46,8 @@ _VERIFIED = {
 """Without these, TLS does not protect against a man in the middle."""
 OAUTH_ENDPOINTS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwks.endpoint.url")
 _OWN_OF_SPARK = {
-    "spark.sql.shuffle.partitions": "work is divided into lanes; set lanes instead",
-    "spark.sql.adaptive.enabled": "Spark would merge the lanes of a small epoch",
-}
-
-_OWN_OF_CLUSTERS = {
-    "spark.task.maxFailures": "a lane's task must not run twice in a job",
-    "spark.stage.maxConsecutiveAttempts": "a lane's task must not run twice in a job",
-    "spark.locality.wait": "a lane's task must run on its host",
-    "spark.shuffle.reduceLocality.enabled": "a lane's task must run on its host",
-    "spark.sql.unionOutputPartitioning": "a lane's task must run on its host",
+    "spark.python.worker.killOnIdleTimeout": "the tasks in which lanes run send nothing to their executor",
+    "spark.executor.pyspark.memory": "stores are mapped into memory, and the limit would count their files",
 }
 
 
@@ -215,8 +207,6 @@ def check_spark(spark: Mapping[str, str]) -> None:
             raise ConfigError(f"spark: unknown setting {name!a}. Use 'master', or a name that begins with 'spark.'.")
         if name in _OWN_OF_SPARK:
             raise ConfigError(f"spark: {name!r} cannot be set: {_OWN_OF_SPARK[name]}.")
-        if name in _OWN_OF_CLUSTERS and not is_local(spark):
-            raise ConfigError(f"spark: {name!r} cannot be set on a cluster: {_OWN_OF_CLUSTERS[name]}.")
         if name == "spark.speculation" and value.strip().lower() != "false":
             raise ConfigError(f"spark: {name!r} must be 'false': only one task may write to a lane's store.")
     is_open = spark.get("spark.authenticate", "true").strip().lower() == "false"

@@ -55,8 +55,8 @@ def test_pictures_are_there_small_and_described(page: Path) -> None:
 
 def test_links_to_the_code_become_text() -> None:
     others = "[columns.md](../columns.md) and [Kafka](https://kafka.apache.org)."
-    page = f"See [hosts.py](../../src/penstock/spark/hosts.py), {others}"
-    assert without_code_links(page) == f"See `hosts.py`, {others}"
+    page = f"See [slots.py](../../src/penstock/spark/slots.py), {others}"
+    assert without_code_links(page) == f"See `slots.py`, {others}"
 
 
 def test_links_to_pages_show_their_titles(tmp_path: Path) -> None:

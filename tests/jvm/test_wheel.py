@@ -1,11 +1,9 @@
-"""A built wheel contains the connector's jars; without them, none is built."""
+"""A built wheel has the package and nothing else, and is the same whenever it is built."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,9 +12,10 @@ from zipfile import ZipFile
 
 import pytest
 
+from tools.components import components
+
 ROOT = Path(__file__).resolve().parents[2]
-PINNED = (line.split() for line in (ROOT / "tools/connector/jars.sha256").read_text().splitlines())
-SUMS = {name: digest for digest, name in PINNED}
+PACKAGE = ROOT / "src"
 
 pytestmark = pytest.mark.jvm
 
@@ -26,26 +25,28 @@ def build(project: Path, target: str, out: Path) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
 
 
-def jars_in(wheel: Path) -> dict[str, str]:
+def content_of(wheel: Path) -> dict[str, str]:
+    """The files of the package with their checksums; not what is said about it."""
     with ZipFile(wheel) as content:
-        names = [name for name in content.namelist() if name.startswith("penstock/spark/jars/") and name.endswith(".jar")]
-        return {Path(name).name: hashlib.sha256(content.read(name)).hexdigest() for name in names}
+        names = [name for name in content.namelist() if ".dist-info/" not in name]
+        return {name: hashlib.sha256(content.read(name)).hexdigest() for name in names}
 
 
-def test_the_wheel_bundles_the_pinned_jars_and_finds_them(tmp_path: Path) -> None:
+def files() -> dict[str, str]:
+    """The files of the package in the checkout with their checksums."""
+    found = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {str(path.relative_to(PACKAGE)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+
+
+@pytest.mark.security(32)
+def test_the_wheel_has_the_package_and_bundles_nothing_of_others(tmp_path: Path) -> None:
     done = build(ROOT, "wheel", tmp_path)
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
-    assert jars_in(wheel) == SUMS
-
-    with ZipFile(wheel) as content:
-        assert "penstock/py.typed" in content.namelist()
-        content.extractall(tmp_path / "installed")
-    script = "from penstock.spark.jars import connector_jars; print(*connector_jars(), sep='\\n')"
-    command = [sys.executable, "-c", script]
-    found = subprocess.run(command, env={"PYTHONPATH": str(tmp_path / "installed")}, capture_output=True, text=True, check=True)
-    assert {Path(line).name for line in found.stdout.splitlines()} == set(SUMS)
-    assert all(Path(line).is_relative_to(tmp_path / "installed") for line in found.stdout.splitlines())
+    found = content_of(wheel)
+    assert found == files()
+    assert "penstock/py.typed" in found
+    assert not {Path(name).suffix for name in found} & {".jar", ".so", ".whl", ".zip", ".exe"}
 
 
 @pytest.mark.security(31)
@@ -58,7 +59,7 @@ def test_a_wheel_can_be_built_from_the_sdist_alone(tmp_path: Path) -> None:
     (project,) = (tmp_path / "source").iterdir()
     done = build(project, "wheel", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert jars_in(next(tmp_path.glob("*.whl"))) == SUMS
+    assert content_of(next(tmp_path.glob("*.whl"))) == files()
 
 
 @pytest.mark.security(31)
@@ -92,45 +93,22 @@ def test_two_builds_of_a_commit_are_byte_identical(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.security(33)
-def test_the_wheel_lists_its_components(tmp_path: Path) -> None:
+def test_what_the_wheel_needs_is_listed_with_its_checksums(tmp_path: Path) -> None:
+    """Beside the wheel: it bundles nothing."""
     assert build(ROOT, "wheel", tmp_path).returncode == 0
     (wheel,) = tmp_path.glob("*.whl")
     with ZipFile(wheel) as content:
-        [name] = [name for name in content.namelist() if ".dist-info/sboms/" in name]
-        listing = json.loads(content.read(name))
-    assert name.endswith(".cdx.json")
+        [name] = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
+        lines = content.read(name).decode().splitlines()
+    assert not [name for name in content.namelist() if "/sboms/" in name]
+    listing = components()
     assert (listing["bomFormat"], listing["specVersion"]) == ("CycloneDX", "1.6")
-    assert listing["metadata"]["component"]["purl"].startswith("pkg:pypi/penstock@")
-    found = {f"{part['name']}-{part['version']}.jar": part["hashes"][0]["content"] for part in listing["components"]}
-    assert found == jars_in(wheel) == SUMS
-    assert all(part["purl"].startswith(f"pkg:maven/{part['group']}/") for part in listing["components"])
-    [edges] = listing["dependencies"]
-    assert set(edges["dependsOn"]) == {part["bom-ref"] for part in listing["components"]}
-
-
-@pytest.mark.security(32)
-@pytest.mark.parametrize("harm", ["missing", "changed"])
-def test_no_wheel_is_built_without_the_jars(tmp_path: Path, harm: str) -> None:
-    project = tmp_path / "project"
-    for file in (
-        "pyproject.toml",
-        "hatch_build.py",
-        "README.md",
-        "LICENSE",
-        "tools/connector/jars.sha256",
-        "tools/connector/bring",
-    ):
-        (project / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / file, project / file)
-    shutil.copytree(ROOT / "src", project / "src")
-    shutil.copytree(ROOT / ".parts/connector", project / ".parts/connector")
-    jar = project / ".parts/connector" / next(iter(SUMS))
-    if harm == "missing":
-        jar.unlink()
-    else:
-        jar.write_bytes(b"something else")
-    done = build(project, "wheel", tmp_path)
-    assert done.returncode != 0
-    assert "Run `make setup`" in done.stderr
-    assert jar.name in done.stderr
-    assert not list(tmp_path.glob("*.whl"))
+    own = listing["metadata"]["component"]
+    assert own["purl"] == f"pkg:pypi/penstock@{wheel.name.split('-')[1]}"
+    parts = {part["bom-ref"]: part for part in listing["components"]}
+    assert all(part["externalReferences"] for part in parts.values())
+    assert all(file["hashes"] for part in parts.values() for file in part["externalReferences"])
+    [needed] = [edge["dependsOn"] for edge in listing["dependencies"] if edge["ref"] == own["bom-ref"]]
+    pinned = next(line.removeprefix("Requires-Dist: pyspark==") for line in lines if line.startswith("Requires-Dist: pyspark=="))
+    assert parts[f"pkg:pypi/pyspark@{pinned}"]["version"] == pinned
+    assert f"pkg:pypi/pyspark@{pinned}" in needed

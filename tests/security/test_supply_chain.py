@@ -62,7 +62,7 @@ def import_everything(*arguments: str) -> tuple[list[str], list[list[str]], int]
 @pytest.mark.security(34)
 def test_an_import_does_nothing_but_import() -> None:
     imported, seen, threads = import_everything()
-    assert {"penstock.kafka.clients", "penstock.spark.session", "penstock.runtime.start", "penstock.app"} <= set(imported)
+    assert {"penstock.kafka.clients", "penstock.spark.context", "penstock.runtime.start", "penstock.app"} <= set(imported)
     assert len(imported) > 100
     assert seen == []
     assert threads == 1

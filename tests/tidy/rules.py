@@ -117,10 +117,9 @@ UNSAFE = {
 
 
 ITS_OWN = {
-    ("src/penstock/spark/tasks.py", "cloudpickle.loads"),
-    ("src/penstock/workers/process.py", "cloudpickle.loads"),
+    ("src/penstock/engines/serving.py", "cloudpickle.loads"),
 }
-"""Bytes that the application's own driver has pickled, and that reach a worker as all of Spark's tasks do."""
+"""Bytes that the application's own driver has pickled, and that reach a slot over a connection that only the two have."""
 
 
 def product_runs_only_its_own_code(file: SourceFile) -> Iterator[str]:

@@ -52,7 +52,6 @@ def test_reads_every_setting_from_a_file() -> None:
         epoch_interval = "250ms"
         max_epoch_records = 10
         engine = "local"
-        worker_epoch_records = 7
         small_epoch_records = 5
         state_dir = "here"
         store_engine = "rocksdb"
@@ -78,7 +77,6 @@ def test_reads_every_setting_from_a_file() -> None:
         epoch_interval_ms=250,
         max_epoch_records=10,
         engine="local",
-        worker_epoch_records=7,
         small_epoch_records=5,
         state_dir=Path("here"),
         store_engine="rocksdb",
@@ -98,7 +96,6 @@ def test_the_environment_has_every_setting_too() -> None:
         "PENSTOCK_LANES": " 4 ",
         "PENSTOCK_EPOCH_INTERVAL": "1s",
         "PENSTOCK_ENGINE": "local",
-        "PENSTOCK_WORKER_EPOCH_RECORDS": "0",
         "PENSTOCK_STATE_DIR": "42",
         "PENSTOCK_REPLICATION_FACTOR": "-1",
         "PENSTOCK_FAULT": "x:1:kill",
@@ -108,7 +105,7 @@ def test_the_environment_has_every_setting_too() -> None:
     config = Config.load(environment=environment)
     assert (config.kafka["bootstrap.servers"], config.guarantee, config.lanes) == ("two:9092", Guarantee.AT_LEAST_ONCE, 4)
     assert (config.epoch_interval_ms, config.state_dir, config.replication_factor) == (1_000, Path("42"), -1)
-    assert (config.engine, config.worker_epoch_records) == ("local", 0)
+    assert config.engine == "local"
 
 
 def test_a_standby_is_configured_like_everything_else() -> None:
@@ -117,12 +114,6 @@ def test_a_standby_is_configured_like_everything_else() -> None:
     config = load(environment)
     assert (config.standby, config.standby_timeout_ms, config.standby_endpoint) == (True, 4_000, ("2001:db8::1", 7_071))
     assert load().standby_endpoint == ("127.0.0.1", 0)
-
-
-def test_the_number_of_records_for_workers_may_be_left_out() -> None:
-    """It then depends on the number of lanes; `0` would be something else."""
-    assert load().worker_epoch_records is None
-    assert load(worker_epoch_records=None) == load()
 
 
 def test_copies_may_be_in_a_directory_or_elsewhere() -> None:
@@ -165,10 +156,10 @@ def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
         ({"standby_timeout": "1s"}, "^standby_timeout: expected a value between 2000 and"),
         ({"engine": "flink"}, "^engine: expected one of spark, local.$"),
         ({"engine": None}, "^engine: expected one of spark, local"),
-        ({"worker_epoch_records": -1}, "^worker_epoch_records: expected a value between 0 and 2147483647.$"),
-        ({"worker_epoch_records": "7"}, "^worker_epoch_records: expected a whole number"),
-        ({"worker_epoch_records": True}, "^worker_epoch_records: expected a whole number"),
-        ({"worker_epoch_record": 7}, "Did you mean 'worker_epoch_records'"),
+        ({"small_epoch_records": -1}, "^small_epoch_records: expected a value between 0 and 2147483647.$"),
+        ({"small_epoch_records": "7"}, "^small_epoch_records: expected a whole number"),
+        ({"small_epoch_records": True}, "^small_epoch_records: expected a whole number"),
+        ({"small_epoch_record": 7}, "Did you mean 'small_epoch_records'"),
         ({"guarantee": "twice"}, "guarantee: expected one of exactly_once, at_least_once"),
         ({"state_dir": ""}, "state_dir"),
         ({"state_dir": 5}, "state_dir"),

@@ -1,4 +1,4 @@
-"""pandas is loaded by whoever uses it, and pyarrow then knows it; the driver and its workers do not."""
+"""pandas is loaded by whoever uses it, and pyarrow then knows it; the driver and its slots do not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.slow  # an interpreter starts for each
 
 _START = "import sys, pyarrow as pa; from penstock.deferred_pandas import defer_pandas; defer_pandas(); defer_pandas()\n"
-_DRIVER = "import penstock.admin.server, penstock.runtime.application, penstock.workers.process; "
+_DRIVER = "import penstock.admin.server, penstock.runtime.application, penstock.engines.forked.process; "
 
 
 @pytest.mark.parametrize(

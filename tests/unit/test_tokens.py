@@ -28,8 +28,6 @@ from penstock.kafka.clients import (
     input_settings,
     open_consumer,
     producer_settings,
-    spark_can_log_in,
-    spark_options,
 )
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.hooks import Hooks
@@ -255,13 +253,6 @@ class TestClients:
         consumer.poll(0.2)
         consumer.close()
         assert "canary" not in caplog.text
-
-    def test_sparks_reader_cannot_use_a_function(self) -> None:
-        assert not spark_can_log_in(config(provide))
-        jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
-        with_a_login = config(provide, **{"main.consumer.sasl.jaas.config": jaas})
-        assert spark_can_log_in(with_a_login)
-        assert spark_options(with_a_login)["kafka.sasl.jaas.config"] == jaas
 
     def test_the_fence_of_a_reset_logs_in_with_the_secret_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[dict[str, Any]] = []

@@ -19,9 +19,8 @@ from verification.harness.processes import ROOT, HarnessError, wait_until
 COMMAND = (sys.executable, "-m", "verification.chaos.app")
 
 
-FORKING = ("pyspark.daemon", "penstock.workers.process")
+FORKING = ("penstock.spark.daemon", "penstock.engines.forked.process")
 """The modules of the processes that fork workers."""
-
 
 _SHOWN = 4000
 

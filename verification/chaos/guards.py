@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -66,17 +65,13 @@ def write_ids() -> None:
 
 
 def read_committed() -> None:
-    """The source reads uncommitted records, which may still be aborted."""
-    for module, name, setting in (
-        ("penstock.runtime.spark_engine", "_source_options", "kafka.isolation.level"),
-        ("penstock.runtime.engine", "input_settings", "isolation.level"),
-    ):
-        settings = getattr(import_module(module), name)
-        _exchange(module, name, partial(_uncommitted, settings, setting))
+    """The driver's consumer reads uncommitted records, which may still be aborted."""
+    from penstock.kafka.clients import input_settings  # noqa: PLC0415
 
+    def uncommitted(*given: Any) -> dict[str, Any]:
+        return {**input_settings(*given), "isolation.level": "read_uncommitted"}
 
-def _uncommitted(settings: Callable[..., dict[str, str]], setting: str, *given: Any) -> dict[str, str]:
-    return {**settings(*given), setting: "read_uncommitted"}
+    _exchange("penstock.runtime.feed", "input_settings", uncommitted)
 
 
 def _is_at_epoch(program: Any, lane: int, head: Any, committed: Any) -> bool:
@@ -106,18 +101,18 @@ def metadata_check() -> None:
     truth.__dict__["past"] = trusting
 
 
-def one_action() -> None:
-    """An epoch's rows are collected by two actions."""
+def one_answer() -> None:
+    """The rows that slots answer with are collected twice."""
     import pyarrow as pa  # noqa: PLC0415
 
-    from penstock.spark.job import EpochJobs  # noqa: PLC0415
+    from penstock.engines.one_host import OneHost  # noqa: PLC0415
 
-    collected = EpochJobs._collected
+    run = OneHost.run
 
-    def collected_twice(self: Any, frame: Any) -> Any:
-        return pa.concat_tables([collected(self, frame), collected(self, frame)])
+    def collected_twice(self: Any, epoch: Any, records: Any, *, is_small: bool) -> Any:
+        return pa.concat_tables([run(self, epoch, records, is_small=is_small)] * 2)
 
-    EpochJobs._collected = collected_twice  # type: ignore[method-assign]
+    OneHost.run = collected_twice  # type: ignore[method-assign]
 
 
 def digests() -> None:
@@ -199,7 +194,7 @@ GUARDS: Mapping[str, Callable[[], None]] = {
         write_ids,
         read_committed,
         metadata_check,
-        one_action,
+        one_answer,
         digests,
         offsets_in_the_transaction,
         fired_timers_are_gone,

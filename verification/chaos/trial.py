@@ -196,23 +196,12 @@ class Trial:
         self.fired += 1
 
     def kill(self, part: Part) -> None:
-        """Send SIGKILL to a part of it; the driver must end with it.
-
-        Without its JVM, it may instead go on if worker processes can run its epochs. Then it is killed as well.
-        """
+        """Send SIGKILL to a part of it; the driver must end with it, as lanes run nowhere else."""
         self.wanted += 1
         if self.application.kill(part):
             self.fired += 1
             self.kills += 1
         self._hurt_at = self._hurt_at or time.monotonic()
-        if part is Part.JVM:
-            began, target = time.monotonic(), self.load.last_number + 1
-            while self.application.is_running and time.monotonic() - began < DEATH_S:
-                if self.reader.highest >= target:
-                    self.application.kill(Part.DRIVER)
-                    self.kills += 1
-                    break
-                time.sleep(0.05)
         try:
             self.application.wait(DEATH_S)
         except HarnessError:

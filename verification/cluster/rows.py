@@ -9,8 +9,8 @@ from functools import partial
 
 from verification.chaos.application import Part
 from verification.chaos.rows.row import Row
-from verification.chaos.trial import Conditions
-from verification.cluster.trial import ClusterTrial
+from verification.chaos.trial import FIRE_S, Conditions, Trial
+from verification.cluster.trial import ClusterTrial, GrowingTrial
 from verification.harness.spark_cluster import Host
 
 FULL, QUICK = "full", "quick"
@@ -69,6 +69,7 @@ def grown(times: int, trial: ClusterTrial) -> None:
         trial.see_progress()
         with trial.hurting():
             host = trial.cluster.add()
+        trial.tend("lanes move to the new host", host.has_lanes, FIRE_S)
         trial.see_progress()
         trial.lose_host(host)
         trial.cluster.forget(host)
@@ -104,12 +105,13 @@ def returned(times: int, trial: ClusterTrial) -> None:
 
 
 _EXECUTORS_WRITE, _DRIVER_WRITES = (Conditions(settings={"PENSTOCK_WRITERS": who}) for who in ("executors", "driver"))
+_MORE_LANES = Conditions(settings={**_EXECUTORS_WRITE.settings, "PENSTOCK_LANES": "8"})
 _FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Conditions]] = {
     "executors": (executors, 3, 75, _EXECUTORS_WRITE),
     "hosts": (hosts, 2, 10, _EXECUTORS_WRITE),
     "zombies": (zombies, 1, 10, _EXECUTORS_WRITE),
     "drivers": (drivers, 2, 20, _EXECUTORS_WRITE),
-    "grown": (grown, 1, 10, _EXECUTORS_WRITE),
+    "grown": (grown, 1, 10, _MORE_LANES),
     "writers": (writers, 1, 5, _EXECUTORS_WRITE),
     "returned": (returned, 1, 5, _EXECUTORS_WRITE),
     "executors-driver-writes": (executors, 3, 25, _DRIVER_WRITES),
@@ -118,8 +120,12 @@ _FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Condi
 }
 """What is done, how often in a quick campaign and in a full one, and under which conditions."""
 
+_TRIALS: Mapping[str, type[Trial]] = {"grown": GrowingTrial}
 ROWS = {
-    name: {which: Row(name, partial(run, count), conditions, trial=ClusterTrial) for which, count in ((QUICK, few), (FULL, many))}
+    name: {
+        which: Row(name, partial(run, count), conditions, trial=_TRIALS.get(name, ClusterTrial))
+        for which, count in ((QUICK, few), (FULL, many))
+    }
     for name, (run, few, many, conditions) in _FAULTS.items()
 }
 GUARDED_BY = {"write_ids": "returned"}

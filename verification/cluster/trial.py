@@ -27,7 +27,8 @@ TIMEOUT_S = "10s"
 class ClusterTrial(Trial):
     """An application on a cluster of its own."""
 
-    host_cores = 2
+    host_cores = 3
+    """With six lanes: two slots on each host, and a core for those of another one."""
     host_memory = "1g"
     more_spark: ClassVar[Mapping[str, str]] = {}
     """Settings of Spark that override those of the cluster."""
@@ -101,6 +102,12 @@ class ClusterTrial(Trial):
         host.resume()
         time.sleep(1)
         self.see_progress()
+
+
+class GrowingTrial(ClusterTrial):
+    """An application with fewer slots than lanes, so that another host gets some of them."""
+
+    host_cores = 2
 
 
 def _has_lines(path: Path, least: int) -> bool:

@@ -43,7 +43,6 @@ def make(path: Path) -> None:
             "PENSTOCK_STATE_DIR": str(directory / "state"),
             "PENSTOCK_ADMIN_ADDRESS": "127.0.0.1:0",
             "PENSTOCK_LANES": "2",
-            "PENSTOCK_WORKER_EPOCH_RECORDS": "0",  # or there would be no JVM
             "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={made}",
         }
         done = subprocess.run(

@@ -109,6 +109,10 @@ class Host(SparkServer):
         """The directory of stores on this host."""
         return self._directory / "state"
 
+    def has_lanes(self) -> bool:
+        """Whether there are stores of lanes."""
+        return any(self.state_dir.glob("*/lanes-*/[0-9]*"))
+
     def start(self) -> None:
         """Start the worker; what the host had stored before is still there."""
         if self._process is not None:
@@ -165,12 +169,14 @@ class Host(SparkServer):
 class SparkCluster(Started):
     """A cluster with hosts 1, 2, … that start with it; further ones can be added.
 
+    An application has a slot for each of its lanes, and leaves a core for other jobs, if the hosts have so many `cores` each.
+
     Example:
         >>> with SparkCluster(hosts=3) as cluster:  # doctest: +SKIP
         ...     app.run(spark=cluster.settings, lanes=6)
     """
 
-    def __init__(self, hosts: int = 3, *, cores: int = 2, memory: str = "1g") -> None:
+    def __init__(self, hosts: int = 3, *, cores: int = 3, memory: str = "1g") -> None:
         self.master = Master()
         self._cores, self._memory = cores, memory
         self.hosts: dict[int, Host] = {number: self._host(number) for number in range(1, hosts + 1)}

@@ -135,8 +135,8 @@ class OnOneMachine(StandbyTrial):
 
 
 class OnCluster(StandbyTrial, ClusterTrial):
-    """Every instance is a Spark application of its own, on the same hosts; each has half of their cores."""
+    """Every instance is a Spark application of its own, on the same hosts; each has half of their cores, three for two slots."""
 
-    host_cores = 4
+    host_cores = 6
     host_memory = "2g"
-    more_spark: ClassVar[Mapping[str, str]] = {"spark.executor.cores": "2", "spark.cores.max": str(2 * HOSTS)}
+    more_spark: ClassVar[Mapping[str, str]] = {"spark.executor.cores": "3", "spark.cores.max": str(3 * HOSTS)}

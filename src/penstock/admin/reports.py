@@ -73,6 +73,12 @@ def about_worker(worker: Worker) -> dict[str, Any]:
     return worker._asdict() if worker.host else {"process": worker.process}
 
 
+def engine_report(running: RunningApplication) -> dict[str, object]:
+    """Return the engine, its slots and where they are; only its name before it is started."""
+    where = running.recorder.whereabouts()
+    return {"name": running.config.engine} if where is None else where.as_dict()
+
+
 def state_report(running: RunningApplication) -> dict[str, Any]:
     """Return the application's state, its stores, the progress of its restore, and the memory of its workers."""
     recorder, topology = running.recorder, running.topology
@@ -92,6 +98,7 @@ def state_report(running: RunningApplication) -> dict[str, Any]:
         "state": running.state.value,
         "paused": running.is_paused,
         "epoch": known(running.epoch),
+        "engine": engine_report(running),
         "stores": stores,
         "restore": restore_report(recorder.restore),
         "memory": {"workers": [{**about_worker(worker), "bytes": taken} for worker, taken in sorted(recorder.memory.items())]},

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from penstock.admin.answers import Json
+from penstock.admin.reports import engine_report
 from penstock.config import Config
 from penstock.runtime.application import RunningApplication
 from penstock.settings import CLIENTS, is_secret
@@ -27,7 +28,6 @@ _SHOWN = frozenset(
         "max_epoch_records",
         "max_epoch_bytes",
         "engine",
-        "worker_epoch_records",
         "small_epoch_records",
         "epochs_in_flight",
         "state_dir",
@@ -103,7 +103,7 @@ def routes(running: RunningApplication) -> list[Route]:
     """The routes of this module."""
 
     async def config(request: Request) -> Json:
-        return Json(shown(running.config))
+        return Json({**shown(running.config), "running_on": engine_report(running)})
 
     return [Route("/config", config)]
 

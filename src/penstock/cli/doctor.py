@@ -22,7 +22,6 @@ from penstock.cli.registry_checks import examine_registry
 from penstock.cli.screen import output_console, print_json, shown, table, verdict
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.spark.jars import connector_jars
 from penstock.spark.java import OLDEST, java_command, version_in, version_text
 
 _OPEN_FILES = 4_096
@@ -60,7 +59,6 @@ def print_findings(findings: Iterable[Finding], as_json: bool) -> int:
 def _machine() -> Iterator[Finding]:
     yield _python(metadata.requires("penstock") or (), metadata.version("pyspark"))
     yield _java()
-    yield _jars()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
         yield warn("open files", f"this shell allows {soft}", f"ulimit -n {_OPEN_FILES}: RocksDB stores and sockets need many")
@@ -70,7 +68,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _python(requirements: Iterable[str], pyspark: str) -> Finding:
-    """Check that Spark has the version that the connector's jars are built for."""
+    """Check that Spark has a version that is supported."""
     text = f"{platform.python_version()}, pyspark {pyspark}"
     pinned = next((found.group(1) for need in requirements if (found := re.match(r"pyspark==([\w.]+)", need))), pyspark)
     return ok("python", text) if pyspark == pinned else fail("python", text, f"install pyspark {pinned}")
@@ -94,13 +92,6 @@ def java_finding(output: str, command: str, cure: str) -> Finding:
     if version is None:
         return warn("java", f"{command} does not print its version", cure)
     return ok("java", f"{version} ({command})") if version >= OLDEST else fail("java", f"{version} ({command})", cure)
-
-
-def _jars() -> Finding:
-    try:
-        return ok("connector", f"{len(connector_jars())} jars, all with the pinned checksum")
-    except ConfigError as error:
-        return fail("connector", str(error), "reinstall penstock; in a checkout, run make setup")
 
 
 def _memory(meminfo: Path) -> Iterator[Finding]:

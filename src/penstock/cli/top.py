@@ -75,6 +75,10 @@ def _head(seen: Look) -> Text:
     if seen.state.get("paused"):
         head.append("  paused", style="yellow")
     head.append(f"  epoch {_number(seen.state['epoch'])}  {rate:,.0f} records/s  {per_second:.1f} epochs/s  lag {lag}")
+    engine = seen.state.get("engine", {})
+    if "slots" in engine:
+        hosts = ", ".join(f"{host} {count}" for host, count in sorted(engine["hosts"].items()))
+        head.append_text(shown(f"\nengine {engine['name']}: {engine['slots']} {engine['kind']} ({hosts})"))
     restore = seen.state.get("restore")
     if restore is not None and not restore["done"]:
         head.append(f"\nrestoring: {restore['fraction']:.0%} in {restore['seconds']:.0f} s", style="yellow")

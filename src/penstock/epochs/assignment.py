@@ -32,11 +32,6 @@ class Assignment:
         return self.program.plan.stages[self.stage].is_serial
 
     @property
-    def is_divided(self) -> bool:
-        """Whether the stage is an atomic section on several hosts, which runs in one task and is written by all lanes."""
-        return self.is_serial and self.program.is_spread
-
-    @property
     def needs_lanes(self) -> bool:
         """Whether the stage has to run on the lanes of its keys."""
         return self.program.needs_lanes(self.stage)

@@ -1,6 +1,6 @@
 """A whole epoch in one process: every stage, every lane, with exchanges in memory.
 
-Small epochs run like this, in a single Spark task; tests run epochs of any size like this, without Spark.
+Small epochs run like this, in a single task; tests run epochs of any size like this.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from penstock.epochs.opened import open_stores
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
+from penstock.epochs.walk import Act, Step, walk_of
 from penstock.epochs.wire import in_order_of_causes, out
 
 
@@ -23,7 +24,7 @@ def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch])
     """Run an epoch; return its rows."""
     assigned = Assignment(program, epoch)
     table = on_shards(assigned, prepare_input(assigned, batches))
-    stages = range(len(program.plan.stages))
+    stages = [step.stage for step in walk_of(program) if _runs_a_stage(program, step)]
     first = next((stage for stage in stages if program.needs_lanes(stage)), 0)
     with open_stores(program, epoch, range(program.lanes)) as stores:
         for stage in stages:
@@ -33,6 +34,11 @@ def run_epoch(program: Program, epoch: Epoch, batches: Sequence[pa.RecordBatch])
             ]
             table = pa.concat_tables(hops)
     return in_order_of_causes(out(table))
+
+
+def _runs_a_stage(program: Program, step: Step) -> bool:
+    """Whether anything is left to do for a step: records have entered, and what a section has changed is written with it."""
+    return step.act is not Act.APPLY and not (step.act is Act.ENTER and program.needs_lanes(step.stage))
 
 
 def parts(program: Program, stage: int, table: pa.Table) -> list[tuple[int, pa.Table]]:

@@ -15,6 +15,7 @@ from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
 from penstock.epochs.sections import apply_section, run_section
+from penstock.epochs.walk import Act, Step
 from penstock.epochs.wire import OUT, WIRE, arrived, out
 
 Batches = Iterable[pa.RecordBatch]
@@ -26,47 +27,23 @@ def run_whole(program: Program, epoch: Epoch, batches: Batches) -> Iterator[pa.R
     return bounded(epoch, batches, lambda records: run_epoch(program, epoch, records), OUT, is_input=True)
 
 
-def run_sources(program: Program, epoch: Epoch, task: int, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Process records where they were read: event and stream times, and the first stage if it has no state.
-
-    Any lane could do it: reports count it for the one with the number of the task.
-    """
+def run_step(program: Program, epoch: Epoch, step: Step, task: int, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Run one step: `task` is the number of the lane, or of one of several tasks that share the records of an entering step."""
     bind_contextvars(epoch=epoch.number)
-    assigned = Assignment(program, epoch, lane=task % program.lanes)
-    is_last = len(program.plan.stages) == 1 and not assigned.needs_lanes
-
-    def work(records: list[pa.RecordBatch]) -> pa.Table:
-        table = on_shards(assigned, prepare_input(assigned, records))
-        if not assigned.needs_lanes:
-            table = run_stage(assigned, table)
-        return out(table) if is_last else table
-
-    return bounded(epoch, batches, work, OUT if is_last else WIRE, is_input=True)
-
-
-def run_lane(assigned: Assignment, batches: Batches, is_first: bool) -> Iterator[pa.RecordBatch]:
-    """Run a stage on one lane; `is_first` says that the records come from topics, with their shards."""
-    bind_contextvars(epoch=assigned.epoch.number)
-    is_last = assigned.stage == len(assigned.program.plan.stages) - 1
+    assigned = Assignment(program, epoch, step.stage, task % program.lanes)
 
     def work(rows: list[pa.RecordBatch]) -> pa.Table:
-        table = prepare_input(assigned, rows, ROUTED_INPUT) if is_first else arrived(rows, WIRE)
-        if assigned.is_divided:
-            return run_section(assigned, table)
-        table = run_stage(assigned, table)
-        return out(table) if is_last else table
+        table = _run(step, assigned, rows)
+        return out(table) if step.is_last else table
 
-    schema = OUT if is_last and not assigned.is_divided else WIRE
-    return bounded(assigned.epoch, batches, work, schema, is_input=is_first)
+    return bounded(epoch, batches, work, step.schema, is_input=step.is_first)
 
 
-def run_changes(assigned: Assignment, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Write what an atomic section has changed in a lane: the second step of its stage."""
-    bind_contextvars(epoch=assigned.epoch.number)
-    is_last = assigned.stage == len(assigned.program.plan.stages) - 1
-
-    def work(rows: list[pa.RecordBatch]) -> pa.Table:
-        table = apply_section(assigned, arrived(rows, WIRE))
-        return out(table) if is_last else table
-
-    return bounded(assigned.epoch, batches, work, OUT if is_last else WIRE, is_input=False)
+def _run(step: Step, assigned: Assignment, rows: list[pa.RecordBatch]) -> pa.Table:
+    if step.act is Act.ENTER:  # any lane could do it: reports count it for the one with the number of the task
+        table = on_shards(assigned, prepare_input(assigned, rows))
+        return table if assigned.needs_lanes else run_stage(assigned, table)
+    table = prepare_input(assigned, rows, ROUTED_INPUT) if step.is_first else arrived(rows, WIRE)
+    if step.act is Act.SECTION:
+        return run_section(assigned, table)
+    return apply_section(assigned, table) if step.act is Act.APPLY else run_stage(assigned, table)

@@ -1,4 +1,4 @@
-"""Each client's settings, from `Config`: librdkafka's producer, consumer and admin, and the Java client of Spark's source."""
+"""Each client's settings, from `Config`: librdkafka's producer, consumers and admin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -16,7 +15,7 @@ from penstock.config import Config, Guarantee
 from penstock.errors import ConfigError
 from penstock.kafka.failures import configured_wrongly, failure, translated
 from penstock.kafka.statistics import OnStatistics, with_statistics
-from penstock.settings import CLIENTS, OAUTH_ENDPOINTS, Settings, revealed
+from penstock.settings import CLIENTS, revealed
 
 logger: logging.Logger = logging.getLogger("penstock.kafka")
 """Receives the clients' own log."""
@@ -59,32 +58,6 @@ _INPUT_CONSUMER = {  # keeps its queue filled
 _PROBE_S = 2.0
 _TOKENS = "oauth_cb"
 _ASKS_BY_ITSELF = (2, 13)
-_LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-_JAAS = "main.consumer.sasl.jaas.config"
-_OTHER_LOGIN_MODULES = (
-    "com.sun.security.auth.module.Krb5LoginModule",
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
-)
-"""Modules that a user may configure; others (the JNDI one, for example) can be made to load and run remote code."""
-_JAVA_NAMES = {
-    "bootstrap.servers": "bootstrap.servers",
-    "client.rack": "client.rack",
-    "ssl.ca.pem": "ssl.truststore.certificates",
-    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
-    "ssl.key.pem": "ssl.keystore.key",
-    "ssl.key.password": "ssl.key.password",
-    "ssl.keystore.location": "ssl.keystore.location",
-    "ssl.keystore.password": "ssl.keystore.password",
-}
-_PEM_FILES = {
-    "ssl.ca.location": "ssl.truststore.certificates",
-    "ssl.certificate.location": "ssl.keystore.certificate.chain",
-    "ssl.key.location": "ssl.keystore.key",
-}
 
 
 def producer_settings(config: Config, limits: Collection[int] = ()) -> dict[str, Any]:
@@ -110,31 +83,9 @@ def consumer_settings(config: Config, group_id: str) -> dict[str, Any]:
 
 
 def input_settings(config: Config, group_id: str) -> dict[str, Any]:
-    """Settings of the consumer that reads the source topics for worker processes."""
+    """Settings of the consumer that reads the source topics."""
     isolation = {} if config.guarantee is Guarantee.EXACTLY_ONCE else {"isolation.level": "read_uncommitted"}
-    return {**_INPUT_CONSUMER, **isolation, **_shared(config), "group.id": group_id}
-
-
-def spark_can_log_in(config: Config) -> bool:
-    """Whether Spark's Kafka source, a Java client, can log in: not if a Python function provides the tokens."""
-    return config.tokens is None or _JAAS in config.kafka
-
-
-def spark_options(config: Config) -> Settings:
-    """Options of Spark's Kafka source: the Java client's connection, login and isolation level."""
-    java = {_JAVA_NAMES[name]: value for name, value in config.kafka.items() if name in _JAVA_NAMES}
-    java |= _java_security(config.kafka) | _only_for("main.consumer.", config)
-    if config.guarantee is Guarantee.EXACTLY_ONCE:
-        java["isolation.level"] = "read_committed"
-    if "sasl.jaas.config" in java:
-        _check_login_module(java["sasl.jaas.config"])
-    return Settings({f"kafka.{name}": value for name, value in revealed(java).items()})
-
-
-def oauth_endpoints(config: Config) -> list[str]:
-    """The URLs that the Java client may send its credentials to."""
-    names = [f"{prefix}{name}" for prefix in ("", "main.consumer.") for name in OAUTH_ENDPOINTS]
-    return sorted({config.kafka[name] for name in names if name in config.kafka})
+    return {**_INPUT_CONSUMER, **isolation, **_shared(config), **_only_for("main.consumer.", config), "group.id": group_id}
 
 
 def for_client(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,52 +154,3 @@ def _shared(config: Config) -> dict[str, Any]:
 
 def _only_for(client: str, config: Config) -> dict[str, str]:
     return {name.removeprefix(client): value for name, value in config.kafka.items() if name.startswith(client)}
-
-
-def _java_security(kafka: Mapping[str, str]) -> dict[str, str]:
-    java: dict[str, str] = {}
-    if "security.protocol" in kafka:
-        java["security.protocol"] = kafka["security.protocol"].upper()
-    if "ssl.keystore.location" in kafka:
-        java["ssl.keystore.type"] = "PKCS12"
-    java |= {_PEM_FILES[name]: _pem(name, path) for name, path in kafka.items() if name in _PEM_FILES}
-    if java.keys() & {"ssl.keystore.key"} or "ssl.key.pem" in kafka:
-        java["ssl.keystore.type"] = "PEM"
-    if java.keys() & {"ssl.truststore.certificates"} or "ssl.ca.pem" in kafka:
-        java["ssl.truststore.type"] = "PEM"
-    return java | _java_login(kafka)
-
-
-def _java_login(kafka: Mapping[str, str]) -> dict[str, str]:
-    mechanism = kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms")
-    if mechanism is None:
-        return {}
-    if _JAAS in kafka:
-        return {"sasl.mechanism": mechanism}
-    module = _LOGIN_MODULES.get(mechanism.upper())
-    if module is None:
-        raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs {_JAAS}, for Spark's Kafka reader.")
-    if not {"sasl.username", "sasl.password"} <= kafka.keys():
-        raise ConfigError(f"kafka: sasl.mechanism {mechanism!r} needs sasl.username and sasl.password.")
-    who = f"username={_quoted(kafka['sasl.username'])} password={_quoted(kafka['sasl.password'])}"
-    return {"sasl.mechanism": mechanism.upper(), "sasl.jaas.config": f"{module} required {who};"}
-
-
-def _check_login_module(jaas: str) -> None:
-    known = {*_LOGIN_MODULES.values(), *_OTHER_LOGIN_MODULES}
-    module = next(iter(jaas.split(maxsplit=1)), "")
-    if module not in known:
-        raise ConfigError(f"kafka: {_JAAS!r} must begin with one of {', '.join(sorted(known))}.")
-
-
-def _quoted(text: str) -> str:
-    """Quote a string for JAAS, escaping what would end it."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped}"'
-
-
-def _pem(name: str, path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"kafka: {name}: cannot read {path!r} as PEM: {type(error).__name__}") from None

@@ -1,78 +1,64 @@
-"""A connection between a lane server and its clients: frames that only holders of the application's key can write or replay.
-
-Both sides prove that they know the key, each for a random number of the other one. Every frame then has a digest of itself, its
-number and both random numbers, under the key. Frames are not encrypted.
-"""
+"""A connection between a lane server and its clients, or an instance and its standbys: frames, over a secured connection."""
 
 from __future__ import annotations
 
-import hmac
-import secrets
 import socket
+import ssl
 import struct
-from hashlib import blake2b
 
 from penstock.errors import StateError
+from penstock.lane_servers.secured import KEY_BYTES, is_readable, secured
 
-KEY_BYTES = 32
-_NONCE_BYTES = 16
-_DIGEST_BYTES = 16
+__all__ = ["KEY_BYTES", "LONGEST", "Channel"]
+
 _SIZE = struct.Struct(">I")
-_NUMBER = struct.Struct(">Q")
 LONGEST = 64 << 20
 """The longest frame: answers are divided long before."""
 
 
 class Channel:
-    """An open connection. `is_server` says which side this is: the digests of the two sides differ."""
+    """An open connection. `is_server` says which side this is; both know `key`, and nobody else can say or hear anything."""
 
     def __init__(self, connection: socket.socket, key: bytes, is_server: bool) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection = connection
-        self._key = key
-        self._sides = (b"server", b"client") if is_server else (b"client", b"server")
-        self._sent = 0
-        self._received = 0
-        own = secrets.token_bytes(_NONCE_BYTES)
-        connection.sendall(own)
-        other = self._exactly(_NONCE_BYTES)
-        self._session = other + own if is_server else own + other
+        self._connection = secured(connection, key, is_server=is_server)
         self.send(b"")
         self.receive(most=0)
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
-        digest = self._digest(self._sides[0], self._sent, frame)
-        self._sent += 1
-        self._connection.sendall(_SIZE.pack(len(frame)) + digest + frame)
+        self._connection.sendall(_SIZE.pack(len(frame)) + frame)
 
     def receive(self, most: int = LONGEST) -> bytes:
         """Return the next frame; raises `EOFError` at the end, and `StateError` for what the other side did not write."""
-        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
-        if size > most:
-            raise StateError(f"A frame of {size} bytes is longer than {most}.")
-        digest = self._exactly(_DIGEST_BYTES)
-        frame = self._exactly(size)
-        if not hmac.compare_digest(digest, self._digest(self._sides[1], self._received, frame)):
-            raise StateError("A frame was not written with the key of this application.")
-        self._received += 1
-        return frame
+        try:
+            (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
+            if size > most:
+                raise StateError(f"A frame of {size} bytes is longer than {most}.")
+            return self._exactly(size)
+        except ssl.SSLEOFError as error:
+            raise EOFError("The connection was closed.") from error
+        except ssl.SSLError as error:
+            raise StateError(f"A frame was not written with the key of this application: {error.reason}.") from error
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Limit how long it may take to send or receive a part of a frame."""
+        self._connection.settimeout(seconds)
+
+    def is_readable(self, within_s: float) -> bool:
+        """Whether there is something to receive within a time."""
+        return is_readable(self._connection, within_s)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _digest(self, side: bytes, number: int, frame: bytes) -> bytes:
-        made = blake2b(key=self._key, digest_size=_DIGEST_BYTES, person=side)
-        made.update(self._session + _NUMBER.pack(number))
-        made.update(frame)
-        return made.digest()
-
     def _exactly(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
-            found = self._connection.recv(size - len(parts))
+        parts = bytearray(size)
+        view, place = memoryview(parts), 0
+        while place < size:
+            found = self._connection.recv_into(view[place:])
             if not found:
                 raise EOFError("The connection was closed.")
-            parts += found
+            place += found
         return bytes(parts)

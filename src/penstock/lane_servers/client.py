@@ -60,28 +60,38 @@ class LaneClient:
 
     def ask(self, request: Request, decode: Callable[[bytes], T | Refused]) -> T:
         """Return the answer; raises `LaneMovedError` if the server does not give one."""
-        with self._lock:
-            try:
-                if self._channel is None:
-                    self._channel = self._opened()
-                self._channel.send(encode(request))
-                answer = decode(self._channel.receive())
-            except (OSError, EOFError, StateError, msgspec.MsgspecError) as error:
-                self._close()
-                host, port = self._address
-                raise LaneMovedError(f"The lane server at {host}:{port} does not answer: {error}") from error
+        with self._connected() as channel:
+            channel.send(encode(request))
+            answer = decode(channel.receive())
         if isinstance(answer, Refused):
             raise LaneMovedError(answer.why)
         return answer
 
+    def reach(self) -> None:
+        """Connect, if that is not done; raises `LaneMovedError` if the server does not answer."""
+        with self._connected():
+            pass
+
+    @contextmanager
+    def _connected(self) -> Iterator[Channel]:
+        with self._lock:
+            try:
+                if self._channel is None:
+                    self._channel = self._opened()
+                yield self._channel
+            except (OSError, EOFError, StateError, msgspec.MsgspecError) as error:
+                self._close()
+                host, port = self._address
+                raise LaneMovedError(f"The lane server at {host}:{port} does not answer: {error}") from error
+
     def _opened(self) -> Channel:
-        connection = socket.create_connection(self._address, TIMEOUT_S)
+        connection = socket.create_connection(self._address, min(TIMEOUT_S, self._patience_s))
         try:
             channel = Channel(connection, self._key, is_server=False)
         except BaseException:
             connection.close()
             raise
-        connection.settimeout(self._patience_s)
+        channel.settimeout(self._patience_s)
         return channel
 
     def close(self) -> None:

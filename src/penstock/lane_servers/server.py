@@ -93,12 +93,12 @@ class Server:
         self._listener.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        visit = self._visit()
+        visit, channel = self._visit(), None
         try:
             connection.settimeout(HELLO_S)
-            channel = Channel(connection, self._key, is_server=True)
-            connection.settimeout(None)
             notice_lost_peer(connection)
+            channel = Channel(connection, self._key, is_server=True)
+            channel.settimeout(None)
             while True:
                 request = decode_request(channel.receive(LONGEST_REQUEST))
                 channel.send(encode(visit.answer(request)))
@@ -107,6 +107,8 @@ class Server:
         finally:
             visit.close()
             connection.close()
+            if channel is not None:
+                channel.close()
             self._connections.release()
 
 

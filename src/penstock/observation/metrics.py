@@ -144,6 +144,12 @@ class Metrics(Collector):
 
     def _application(self) -> Iterator[Metric]:
         yield InfoMetricFamily("penstock_application", "The application, and the version of Penstock.", value=self._about)
+        where = self._recorder.whereabouts()
+        slots = GaugeMetricFamily("penstock_slots", "Processes in which lanes run.", labels=["engine", "kind", "host"])
+        if where is not None:
+            for host, count in sorted(where.slots.items()):
+                slots.add_metric([where.engine, where.kind, host], count)
+        yield slots
         now = self._state()
         states = GaugeMetricFamily("penstock_application_state", "1 for the state the application is in.", labels=["state"])
         for state in STATES:

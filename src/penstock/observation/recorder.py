@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
+from penstock.engines.port import Whereabouts
 from penstock.epochs.wire import LaneReport
 from penstock.kafka.statistics import ClientStatistics
 from penstock.metrics import MetricReport
@@ -87,6 +88,8 @@ class Recorder:
         self.watermark: int = -1
         self.totals: Totals = Totals()
         self.stores: CommittedStores = CommittedStores({}, {})
+        self.whereabouts: Callable[[], Whereabouts | None] = lambda: None
+        """Returns the engine, and where its slots are; None before it is started."""
         self.memory: Mapping[Worker, int] = {}
         """Bytes of memory of the Python workers, as of the last sampled epoch."""
         self.hosts: Mapping[int, str] = {}

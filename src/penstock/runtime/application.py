@@ -14,9 +14,11 @@ from structlog.contextvars import bind_contextvars
 
 from penstock.config import Config
 from penstock.deferred_pandas import defer_pandas
+from penstock.engines.port import Whereabouts
 from penstock.errors import PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
 from penstock.observation import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
+from penstock.runtime.failures import explained
 from penstock.runtime.pausing import Pausable
 from penstock.runtime.querying import Queryable
 from penstock.runtime.resizing import Resizable
@@ -24,7 +26,6 @@ from penstock.runtime.standby import has_lost
 from penstock.runtime.start import Start, Started, Until
 from penstock.runtime.states import Listener, State, StateMachine
 from penstock.runtime.summary import Summarised
-from penstock.spark.failures import translated
 from penstock.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -114,6 +115,11 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
     def epoch(self) -> int:
         """The committed epoch; -1 before the first commit."""
         return -1 if self._started is None else self._started.epochs.progress.epoch
+
+    @property
+    def whereabouts(self) -> Whereabouts | None:
+        """The engine, and where its slots are now; None before it is started."""
+        return self.recorder.whereabouts()
 
     def start(self) -> RunningApplication:
         """Start, without waiting."""
@@ -207,7 +213,7 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         bind_contextvars(**self._starting.labels)
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = translated(error)
+        self._failure = explained(error)
         if self._failure is not error:
             self._failure.__cause__ = error
         self.recorder.failure = self._failure

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.epochs.bounds import Measured, measured_in
 from penstock.epochs.program import Epoch
 from penstock.errors import EpochTooLargeError
@@ -20,6 +21,9 @@ from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.share import Room, take
 
 _log = logging.getLogger(__name__)
+
+_TRIES = 4
+"""How often an epoch of the same size is run if a slot dies or fails: it may be too large, or someone has killed the slot."""
 
 _FEWER_HELPS = 0.9
 """If half the records still give more than this part of the output, the output does not depend on the records."""
@@ -31,11 +35,8 @@ Ranges = Mapping[Partition, tuple[int, int]]
 class Jobs(Protocol):
     """Runs the jobs of epochs. A job that is too large raises `EpochTooLargeError`, or returns a row that says so."""
 
-    def run(self, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
-        """Process the records in these ranges of offsets, in one task if `is_small`; return the epoch's rows.
-
-        `batch_records` is how many of them fit into memory easily, None if unknown.
-        """
+    def run(self, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
+        """Process the records in these ranges of offsets, in one task if `is_small`; return the epoch's rows."""
 
     def tick(self, epoch: Epoch) -> pa.Table:
         """As `run`, without records."""
@@ -115,7 +116,7 @@ class Attempts:
     def tick(self, epoch: Epoch) -> pa.Table:
         """Return the rows of an epoch without records; its size is not limited, because it cannot be made smaller."""
         try:
-            rows = self._jobs.tick(replace(epoch, attempt=self._attempt, most_bytes=0))
+            rows = self._carried(replace(epoch, most_bytes=0), self._jobs.tick)
             self._learn(epoch, 0, measured_in(rows))
         except EpochTooLargeError as error:
             cure = "Increase Spark's memory (spark.driver.memory) or epoch_timeout."
@@ -127,7 +128,19 @@ class Attempts:
     def roll_back(self, epoch: Epoch) -> None:
         """Roll all lanes back to the epoch before this one, and fence the tasks of earlier attempts."""
         self._attempt += 1
-        self._jobs.roll_back(replace(epoch, attempt=self._attempt))
+        self._rolled_back(epoch)
+
+    def _rolled_back(self, epoch: Epoch) -> None:
+        """Roll back for the current attempt; again if a slot is lost meanwhile, or fails without a reason that is known."""
+        for left in reversed(range(_TRIES)):
+            try:
+                self._jobs.roll_back(replace(epoch, attempt=self._attempt))
+            except (SlotLostError, TaskFailedError) as error:
+                if not left:
+                    raise
+                _log.warning("rolling epoch %d back again: %s", epoch.number, error)
+            else:
+                return
 
     def begin_anew(self) -> int:
         """Count another attempt, and return its number: tasks of earlier ones must no longer open lanes."""
@@ -151,7 +164,7 @@ class Attempts:
                 if instead is not None:
                     return instead
             else:
-                self._size.sent(given.count(ends), rows.num_rows, rows.nbytes)
+                self._size.sent(given.count(ends), rows.nbytes)
                 return Fitted(epoch, rows, ends)
 
     def _tried(self, epoch: Epoch, given: Offer, ends: Mapping[Partition, int]) -> pa.Table:
@@ -160,13 +173,31 @@ class Attempts:
         if not ranges:
             return self.tick(epoch)
         try:
-            rows = self._jobs.run(epoch, is_small, ranges, self._size.batch_records)
+            rows = self._carried(epoch, lambda attempt: self._jobs.run(attempt, is_small, ranges))
         except EpochTooLargeError:
             self._is_over_bound = False
             self._attempt += 1  # fences tasks of the failed job that still run
             raise
         self._learn(epoch, given.count(ends), measured_in(rows))
         return rows
+
+    def _carried(self, epoch: Epoch, run: Callable[[Epoch], pa.Table]) -> pa.Table:
+        """Run the job of an epoch; again, after a roll-back, if a slot was lost or has failed without a reason that is known."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return run(replace(epoch, attempt=self._attempt))
+            except LateError as error:
+                raise EpochTooLargeError(f"The epoch took too long: {error}") from error
+            except SlotLostError as error:
+                if not left:
+                    raise EpochTooLargeError(f"The epoch was given up, probably because of its size: {error}") from error
+                _log.warning("retrying epoch %d: %s", epoch.number, error)
+            except TaskFailedError as error:
+                if not left:
+                    raise
+                _log.warning("retrying epoch %d: %s", epoch.number, error)
+            self.roll_back(epoch)
+        raise AssertionError
 
     def _learn(self, epoch: Epoch, records: int, measurements: list[Measured]) -> None:
         for measured in measurements:
@@ -177,7 +208,7 @@ class Attempts:
         self._is_over_bound = True
         bytes_out = sum(measured.bytes_out for measured in measurements)
         if bytes_out and records:
-            self._size.sent(records, 0, bytes_out)
+            self._size.sent(records, bytes_out)
             self._is_unbounded = bytes_out > _FEWER_HELPS * self._bytes_out > 0
             self._bytes_out = bytes_out
         raise EpochTooLargeError(reasons[0])
@@ -186,9 +217,10 @@ class Attempts:
         """Prepare another attempt and return None; or, if none is possible, return the epoch without its only record."""
         count = given.count(ends)
         epoch = replace(epoch, attempt=self._attempt)
-        self._jobs.roll_back(epoch)
         if count > 1:
-            self._size.was_too_large(count)
+            self._size.was_too_large(count)  # before lanes are rolled back: if they have moved, the epoch begins anew
+        self._rolled_back(epoch)
+        if count > 1:
             _log.warning("an epoch of %d records was too large; retrying with fewer: %s", count, error)
             return None
         if count == 0:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import secrets
-import select
 import socket
 import threading
 import time
@@ -74,14 +73,14 @@ class Beacon:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with connection:
-                connection.settimeout(_HELLO_S)
-                channel = Channel(connection, self._key, is_server=True)
+            connection.settimeout(_HELLO_S)
+            with closing(Channel(connection, self._key, is_server=True)) as channel:
                 while not self._ended.wait(BEAT_S):
                     channel.send(b"")
         except (OSError, EOFError, StateError) as error:
             _log.debug("a standby has left: %s", error)
         finally:
+            connection.close()
             self._places.release()
 
 
@@ -139,24 +138,25 @@ class _Link:
 
     def __init__(self, found: Announcement) -> None:
         self._found = found
-        self._connection: socket.socket | None = None
         self._channel: Channel | None = None
 
     def is_alive(self) -> bool:
         """Whether the instance is heard within a moment; raises if the connection is lost or cannot be opened."""
-        if self._connection is None or self._channel is None:
-            self._connection = socket.create_connection((self._found.host, self._found.port), _HELLO_S)
-            self._channel = Channel(self._connection, self._found.key, is_server=False)
+        if self._channel is None:
+            connection = socket.create_connection((self._found.host, self._found.port), _HELLO_S)
+            try:
+                self._channel = Channel(connection, self._found.key, is_server=False)
+            except BaseException:
+                connection.close()
+                raise
             return True
-        poll = select.poll()
-        poll.register(self._connection, select.POLLIN)
-        if not poll.poll(_TICK_S * 1_000):
+        if not self._channel.is_readable(_TICK_S):
             return False
         self._channel.receive(most=0)
         return True
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = self._channel = None
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None

@@ -19,7 +19,7 @@ from penstock.observation import Recorder
 from penstock.records import Partition
 from penstock.runtime.backfills import Backfills, backfill_topic
 from penstock.runtime.deliveries import Deliveries, Follower
-from penstock.runtime.engine import Engine
+from penstock.runtime.engine import Hosting
 from penstock.runtime.refreshes import Access, Refreshes, Table
 from penstock.topology import SinkNode, SourceNode, Topology
 
@@ -52,28 +52,28 @@ class Beyond:
         """The topic that has the progress of backfills, if there are any."""
         return [InternalTopic(backfill_topic(self._id), 1, {"cleanup.policy": "compact"})] if self._sources else []
 
-    def load(self, engine: Engine, sizes: Sequence[int], recorder: Recorder) -> Refreshes:
+    def load(self, hosting: Hosting, sizes: Sequence[int], recorder: Recorder) -> Refreshes:
         """Load what sources and global tables have outside of Kafka; `sizes` are size limits of records.
 
         A backfill is loaded once. Tables are read again from time to time, until the result is stopped.
         """
         if self._sources:
-            self._load_backfills(engine, sizes)
-        return self._refreshes(engine, sizes, recorder)
+            self._load_backfills(hosting, sizes)
+        return self._refreshes(hosting, sizes, recorder)
 
-    def _load_backfills(self, engine: Engine, sizes: Sequence[int]) -> None:
+    def _load_backfills(self, hosting: Hosting, sizes: Sequence[int]) -> None:
         with self._barrier(sizes) as barrier:  # before the progress is read: then an earlier instance cannot advance it any more
             backfills = Backfills(self._sources, backfill_topic(self._id), self._entries(backfill_topic(self._id)))
             if not backfills.are_complete:
-                spark = engine.require_spark()
+                spark = hosting.require_spark()
                 backfills.load(lambda backfill, skip: spark.rows(backfill.read, backfill.order_by, skip), barrier)
 
-    def _refreshes(self, engine: Engine, sizes: Sequence[int], recorder: Recorder) -> Refreshes:
+    def _refreshes(self, hosting: Hosting, sizes: Sequence[int], recorder: Recorder) -> Refreshes:
         access = Access(
-            lambda contents: engine.require_spark().rows_in_any_order(contents.read), self._entries, lambda: self._barrier(sizes)
+            lambda contents: hosting.require_spark().rows_in_any_order(contents.read), self._entries, lambda: self._barrier(sizes)
         )
         refreshes = Refreshes(self._id, self._tables, access, recorder)
-        if engine.spark is None and refreshes.are_loaded:
+        if hosting.spark is None and refreshes.are_loaded:
             for table in self._tables:
                 _log.info("the global table %s keeps its rows: reading them again needs engine = spark", table.store)
         else:

@@ -25,10 +25,6 @@ GROWTH = 4
 CALM_EPOCHS = 20
 """After this many successful epochs, one may again be as large as the one that failed."""
 
-BATCH_BYTES = 16 << 20
-MOST_BATCH_RECORDS = 20_000
-"""Limits of an Arrow batch between Spark and Python: larger batches cost memory, smaller ones time."""
-
 _FADE = 0.5
 """Earlier measurements count half as much with each new one."""
 
@@ -60,24 +56,12 @@ class EpochSize:
         self._sizes: dict[Partition, float] = {}
         self._sent_records = 0.0
         self._sent_bytes = 0.0
-        self._row_bytes = 0.0
 
     @property
     def room(self) -> Room:
         """What the next epoch may take."""
         sent = self._sent_bytes / self._sent_records if self._sent_records else 0.0
         return Room(self._records, self.most_bytes, (self.bytes_of, lambda _: sent))
-
-    @property
-    def batch_records(self) -> int | None:
-        """How many records or rows Spark may put into one batch; None while their size is unknown.
-
-        After an epoch that was too large, the size counts as unknown: the measurements may have been wrong.
-        """
-        if not self._sizes or (self._failed_at is not None and not self._calm):
-            return None
-        largest = max([*self._sizes.values(), self._row_bytes])
-        return max(1, min(MOST_BATCH_RECORDS, int(BATCH_BYTES / largest)))
 
     def bytes_of(self, partition: Partition) -> float:
         """Return the bytes of a record of a partition; if unknown, the largest of its topic, or of all topics."""
@@ -95,19 +79,17 @@ class EpochSize:
                 known = self._sizes.get(partition, now)
                 self._sizes[partition] = max(now, _FADE * known + (1 - _FADE) * now)
 
-    def sent(self, records: int, rows: int, size: int) -> None:
-        """Learn from the rows that an epoch's records gave."""
+    def sent(self, records: int, size: int) -> None:
+        """Learn how many bytes of rows an epoch's records gave."""
         self._sent_records = _FADE * self._sent_records + records
         self._sent_bytes = _FADE * self._sent_bytes + size
-        now = size / rows if rows else 0.0
-        self._row_bytes = max(now, _FADE * self._row_bytes + (1 - _FADE) * now)
 
     def went_well(self, records: int, seconds: float) -> None:
         """Learn from a committed epoch of so many records and seconds."""
         self._calm += 1
         if self._calm >= CALM_EPOCHS:
             self._failed_at = None
-        if self._is_first:  # starting Spark's workers took longer than the records did
+        if self._is_first:  # starting slots took longer than the records did
             self._is_first, seconds = False, min(seconds, self._target_s)
         else:
             self._learn_fixed(records, seconds)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from penstock.epochs.global_tables import GlobalTables
 from penstock.queries import CommittedState
-from penstock.runtime.engine import Engine
+from penstock.runtime.engine import Hosting
 
 
 class Following(Protocol):
@@ -17,15 +16,12 @@ class Following(Protocol):
         """Called after each commit."""
 
 
-def followed_by(
-    state: CommittedState, others: Sequence[Following], engine: Engine, tables: GlobalTables
-) -> Callable[[int], None]:
-    """Return what is called after each commit; Spark shows the stores as tables, and has the global ones, if it is there."""
+def followed_by(state: CommittedState, others: Sequence[Following], hosting: Hosting) -> Callable[[int], None]:
+    """Return what is called after each commit; Spark, if it is there, shows the stores as tables."""
     followers: list[Following] = [state, *others]
-    if engine.spark is not None:
-        engine.spark.query(state)
-        engine.spark.join(tables)
-        followers.append(engine.spark)
+    if hosting.spark is not None:
+        hosting.spark.query(state)
+        followers.append(hosting.spark)
 
     def follow(epoch: int) -> None:
         for follower in followers:

@@ -11,7 +11,6 @@ from penstock.errors import PenstockError
 from penstock.records import Partition
 from penstock.runtime.progress import Progress
 
-_LIST_EVERY_S = 0.05
 _FILL_EVERY_S = 0.02
 _LOOK_S = 0.25
 """How long the loop waits for records before it looks whether it should stop."""
@@ -36,76 +35,6 @@ class Input(Protocol):
 
     def close(self) -> None:
         """Stop reading."""
-
-
-class ListedInput:
-    """The ends of the source topics, for an engine that reads them itself. `ends` requests them from the brokers."""
-
-    def __init__(self, ends: Callable[[], Offsets]) -> None:
-        self._ends = ends
-
-    def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
-        """Wait until a topic has grown."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            found = self._ends()
-            if any(found[place] > offset for place, offset in offsets.items()) or time.monotonic() >= deadline:
-                return {place: max(offset, found[place]) for place, offset in offsets.items()}
-            time.sleep(_LIST_EVERY_S)
-
-    def release(self, offsets: Offsets) -> None:
-        """Do nothing: no records are kept."""
-
-    def fill(self) -> None:
-        """Do nothing: no records are received."""
-
-    def idle(self, timeout_s: float) -> None:
-        """Only wait: nothing is open."""
-        time.sleep(timeout_s)
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
-
-
-class MixedInput:
-    """Records that a reader has read while they are few; the ends of the topics when there are more than `most`.
-
-    `is_ready` says whether the engine for more records has started.
-    """
-
-    def __init__(self, reader: Input, listed: Input, most: int, is_ready: Callable[[], bool]) -> None:
-        self._reader = reader
-        self._listed = listed
-        self._most = most
-        self._is_ready = is_ready
-
-    def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
-        """Wait until there are records."""
-        found = self._reader.wait(offsets, timeout_s)
-        if _count(offsets, found) < self._most or not self._is_ready():
-            return found
-        ends = self._listed.wait(offsets, 0)
-        return ends if _count(offsets, ends) > self._most else found
-
-    def release(self, offsets: Offsets) -> None:
-        """Forget what is before these offsets."""
-        self._reader.release(offsets)
-
-    def fill(self) -> None:
-        """Prepare what was received in the meantime."""
-        self._reader.fill()
-
-    def idle(self, timeout_s: float) -> None:
-        """Stay connected."""
-        self._reader.idle(timeout_s)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._reader.close()
-
-
-def _count(offsets: Offsets, ends: Offsets) -> int:
-    return sum(ends[place] - offset for place, offset in offsets.items())
 
 
 class Position(Protocol):

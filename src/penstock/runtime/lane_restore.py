@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from penstock.engines.port import Engine, OnProgress, SlotLostError
 from penstock.epochs.program import Program, has_lanes
-from penstock.epochs.restore import ReadChangelog
+from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
+from penstock.errors import LaneMovedError, StateError
 from penstock.kafka.topics import Topics
 from penstock.observation import Recorder
 from penstock.runtime.committed import places
-from penstock.runtime.engine import Engine
 from penstock.runtime.progress import Progress
 from penstock.runtime.restore_progress import RestoreProgress
 from penstock.runtime.truth import Truth
 
 _log = logging.getLogger(__name__)
+
+_TRIES = 3
+"""How often lanes are restored if slots are lost meanwhile."""
 
 
 class LaneRestore:
@@ -45,13 +49,28 @@ class LaneRestore:
             progress(self._recorder.restoring(left, program.lanes))
 
         began = time.monotonic()
-        restored = self._engine.restore(committed, self._read, on_progress)
+        restored = self._placed(committed, on_progress)
         progress.close()
         self._recorder.restored()
         rows = sum(lane.rows for lane in restored)
         kinds = ", ".join(sorted({lane.found for lane in restored}))
         _log.info("restored %d lanes (%s): %d records in %.1f s", program.lanes, kinds, rows, time.monotonic() - began)
         return {lane.lane: lane.write_id for lane in restored}
+
+    def _placed(self, committed: Committed, on_progress: OnProgress) -> Sequence[Restored]:
+        """Place the lanes; once more without the stores of those whose slots have died, because a store may have done that."""
+        distrusted: set[int] = set()
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._engine.place(committed, self._read, on_progress, distrusted)
+            except (SlotLostError, LaneMovedError) as error:
+                if not left:
+                    raise StateError(
+                        f"Lanes were not restored in {_TRIES} attempts. Start again. The last error: {error}"
+                    ) from error
+                _log.warning("restoring lanes once more: %s", error)
+                distrusted |= error.lanes if isinstance(error, SlotLostError) else set()
+        raise AssertionError
 
     @property
     def anew(self) -> Callable[[Progress, int], None] | None:

@@ -16,6 +16,7 @@ from functools import partial
 import pyarrow as pa
 
 from penstock import faults
+from penstock.engines.port import SlotLostError
 from penstock.epochs.migration import MigrationStep, finish_lane, migrate_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import reports_of
@@ -53,9 +54,9 @@ class Migrations:
             return progress
         try:
             return self._migrate(stores, progress, before, after)
-        except LaneMovedError as error:
+        except (LaneMovedError, SlotLostError) as error:
             cure = "Start again: the migration continues where the last commit ended."
-            raise LaneMovedError(f"A host was lost while {', '.join(stores)} were migrated. {cure} ({error})") from error
+            raise LaneMovedError(f"A slot was lost while {', '.join(stores)} were migrated. {cure} ({error})") from error
 
     def _migrate(self, stores: Sequence[str], progress: Progress, before: TopologyFacts, after: TopologyFacts) -> Progress:
         names, begun = ", ".join(stores), migrating(before, stores, after)

@@ -15,7 +15,7 @@ from penstock.timing import Duration, duration_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.session import DataFrame
+    from penstock.spark.context import DataFrame
 
 
 class Queryable:
@@ -58,7 +58,7 @@ class Queryable:
 
     def table(self, store: str) -> DataFrame:
         """Return a store as a Spark DataFrame; each use reads it as of the last barrier."""
-        return self._require_started().engine.require_spark().tables.table(store)
+        return self._require_started().hosting.require_spark().tables.table(store)
 
     def sql(self, text: str) -> DataFrame:
         """Return the result of a SQL query, in which stores are tables; quote names with `-` or `.` in backticks.
@@ -66,11 +66,11 @@ class Queryable:
         Example:
             >>> running.sql("select key, value from words order by value desc limit 10").show()  # doctest: +SKIP
         """
-        return self._require_started().engine.require_spark().tables.sql(text)
+        return self._require_started().hosting.require_spark().tables.sql(text)
 
     def guarded_sql(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
         """As `sql`, for external clients: accept only queries of stores, and limit rows, bytes and time."""
-        return self._require_started().engine.require_spark().sql.run(text, limit, most_bytes, timeout_s)
+        return self._require_started().hosting.require_spark().sql.run(text, limit, most_bytes, timeout_s)
 
     def _require_started(self) -> Started:
         if self._started is None or self._ended.is_set():

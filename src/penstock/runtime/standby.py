@@ -15,7 +15,6 @@ from penstock.errors import ConfigError, FencedError, IncompatibleTopologyError
 from penstock.plan import Changes, Verdict
 from penstock.runtime.announcement import Announcement
 from penstock.runtime.beacon import Gone, watch
-from penstock.spark.failures import translated
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -146,4 +145,4 @@ def refuse_refused(changes: Changes) -> None:
 
 def has_lost(error: BaseException, epochs: int) -> bool:
     """Whether a takeover failed only because another standby was faster: it was fenced before its first commit."""
-    return not epochs and isinstance(translated(error), FencedError)
+    return not epochs and isinstance(error, FencedError)

@@ -20,10 +20,11 @@ from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
 from penstock.config import Config
+from penstock.engines.port import Engine
 from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.home import Home
-from penstock.epochs.program import Program
-from penstock.errors import ConfigError, PenstockError
+from penstock.epochs.program import GlobalTopics, Program
+from penstock.errors import ConfigError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, largest_record, reach_brokers
@@ -42,28 +43,31 @@ from penstock.runtime.beacon import Beacon
 from penstock.runtime.beyond import Beyond
 from penstock.runtime.committed import places
 from penstock.runtime.deliveries import Deliveries
-from penstock.runtime.engine import Engine, TaskSetUp
+from penstock.runtime.engine import Hosting, opening_hosts
 from penstock.runtime.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.runtime.feed import FedJobs, Feed
 from penstock.runtime.followers import followed_by
 from penstock.runtime.input_stream import InputStream, report_lost
 from penstock.runtime.inputs import InputLoop
 from penstock.runtime.journal import phase_reporter
+from penstock.runtime.lag import follow_ends
 from penstock.runtime.lane_restore import LaneRestore
 from penstock.runtime.memory import default_epoch_bytes
 from penstock.runtime.migrations import Migrations
 from penstock.runtime.past import Lost, lost_input
 from penstock.runtime.publication import Check, Publication, facts_row
-from penstock.runtime.publishing import new_publisher, with_writers
+from penstock.runtime.publishing import new_publisher
 from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.renames import Renames
+from penstock.runtime.set_up import TaskSetUp
 from penstock.runtime.standby import Readiness, refuse_refused, stand_by
 from penstock.runtime.state_copies import StateCopies, state_copies
+from penstock.runtime.table_topics import global_tables
 from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
 from penstock.runtime.time_order import TimeOrder, is_timed
 from penstock.runtime.topic_watch import Growth, TopicWatch
 from penstock.runtime.truth import Position, Truth, program_of, settled
-from penstock.runtime.warming import warm_with_input
 from penstock.settings import revealed
 from penstock.telemetry import logs
 from penstock.telemetry.spans import Tracing
@@ -72,9 +76,10 @@ from penstock.topology import Topology
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+    from penstock.engines.writing import WriteStage  # loads another Kafka client
+
 _log = logging.getLogger(__name__)
 
-_ENDS_EVERY_S = 2.0
 _LOOK_MS = 10_000
 """How long a request for the topics of a running application may take."""
 
@@ -91,7 +96,7 @@ class Started:
     input_stream: InputStream
     publisher: Publisher
     state: CommittedState
-    engine: Engine
+    hosting: Hosting
     deliveries: Deliveries
 
 
@@ -100,13 +105,15 @@ class Prepared(NamedTuple):
 
     admin: AdminClient
     topics: Topics
-    engine: Engine
+    hosting: Hosting
 
 
 class Start:
     """One start of an application."""
 
     _epochs: Epochs
+    _tables: GlobalTables | None = None
+    _write_stage: WriteStage | None = None
 
     def __init__(
         self, application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, recorder: Recorder
@@ -129,27 +136,31 @@ class Start:
     @cached_property
     def _prepared(self) -> Prepared:
         """Clients, the settings of the first start, and processes: nothing that changes Kafka or files."""
+        hosts = opening_hosts(self._config, self._program, self._topology)
+        self.closers.append(hosts.close)
         admin = reach_brokers(self._config)
         topics = Topics(admin, self._config.broker_timeout_ms)
-        self._config = with_writers(settled(self._id, self._config, topics))
+        self._config = settled(self._id, self._config, topics)
         self._program = program_of(self._id, self._topology, self._handlers, self._config, self._program.incarnation)
-        engine = self._engine(lambda: topics.end_offsets(self._epochs.progress.offsets))
-        self.closers.append(engine.close)
-        engine.start()
-        return Prepared(admin, topics, engine)
+        prepare = logs.worker_set_up(self._config, self.labels)
+        tasks = TaskSetUp(prepare, self._patience_s, self._global_topics, lambda: self._write_stage)
+        hosting = hosts.host(self._program, tasks)
+        self.closers.append(hosting.close)
+        hosting.engine.start()
+        self._recorder.whereabouts = lambda: hosting.engine.whereabouts
+        return Prepared(admin, topics, hosting)
 
     def stand_by(self, stop: threading.Event) -> bool:
         """Prepare, and wait until no other instance is active; return False if a stop is requested before.
 
         Nothing is fenced or written until then. What `run` starts afterwards can be watched by other standbys.
         """
-        _, topics, engine = self._prepared
+        _, topics, hosting = self._prepared
         config = self._config
         host, port = config.standby_endpoint
         Beacon(host, 0).close()  # raises now, and not in the middle of a takeover, if the address is not one of this host
         plan = partial(rehearse, self._id, self._topology, self._handlers, config)
-        warm = partial(warm_with_input, engine, Truth(self._topology, self._program, config, topics), topics)
-        readiness = Readiness(lambda: refuse_refused(plan()), warm)
+        readiness = Readiness(lambda: refuse_refused(plan()), hosting.engine.warm)
         with closing(RecordReader(consumer_settings(config, self._id), config.broker_timeout_ms)) as reader:
             announced = Announcements(self._id, topics, reader)
             gone = stand_by(announced, config.standby_timeout_ms / 1_000, readiness, stop)
@@ -164,8 +175,8 @@ class Start:
 
     def run(self, until: Until) -> Started:
         """Start. If that fails, `closers` close what was opened."""
-        admin, topics, engine = self._prepared
-        config, program = self._config, self._program
+        admin, topics, hosting = self._prepared
+        config, program, engine = self._config, self._program, hosting.engine
         truth = Truth(self._topology, program, config, topics)
         if config.create_topics:
             topics.ensure(truth.missing_topics(), config.replication_factor)
@@ -176,10 +187,10 @@ class Start:
         written = {**others, **internal}
         check_limits(config, broker, list(written.values()))
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
-        publisher = self._publisher(sizes, written, engine)
+        publisher = self._publisher(sizes, written)
         self._takeover.reached(FENCED)
         home = _occupied(program, self.closers)
-        self.closers.append(beyond.load(engine, sizes, self._recorder).stop)
+        self.closers.append(beyond.load(hosting, sizes, self._recorder).stop)
         partitions = truth.partitions(sources)
         topic_ids = {name: topic.topic_id for name, topic in sources.items()}
         position = truth.position(partitions, topic_ids)
@@ -189,24 +200,28 @@ class Start:
         if position.before is not None:
             truth.last_facts = Renames(program, config, topics, publisher).run(truth.last_facts, truth.facts)
         committed, known_facts = truth.committed(position.before)
-        engine.read_too(truth.source_of(sources))
+        feed = self._feed(topics)
+        feed.read_too(truth.source_of(sources))
         lanes = LaneRestore(program, engine, topics, truth, self._reader_of(read), self._recorder)
         heads = lanes.run(committed)
         self._takeover.reached(RESTORED)
+        _log.info("%s runs with %s", self._id, engine.whereabouts)
         home.forget_others(program.lanes)
-        tables = self._global_tables(program, topics, {**sources, **internal})
+        tables = self._tables = global_tables(config, program, topics, {**sources, **internal}, self.closers)
         tables.refresh(at_once=True)
-        state = CommittedState(program, lambda: epochs.progress.epoch, tables.snapshot, server_of=engine.server_of)
+        state = CommittedState(
+            program, lambda: epochs.progress.epoch, tables.snapshot, server_of=engine.server_of if program.is_spread else None
+        )
         self.closers.append(state.close)
         deliveries = beyond.deliveries()
         self.closers.append(deliveries.stop)
-        follow = followed_by(state, [deliveries, *self._copies(program, state, engine)], engine, tables)
+        follow = followed_by(state, [deliveries, *self._copies(program, state, engine)], hosting)
         check = self._check(program, self._size_limits(topics, written, sizes))
         publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
         migrations = Migrations(program, publication, partial(facts_row, program), engine.migrate)
         epochs = self._epochs = Epochs(
             program,
-            engine,
+            FedJobs(engine, feed),
             self._barrier(publisher),
             StartingPoint(
                 migrations.run(replace(position.start, heads=heads), truth.last_facts, known_facts),
@@ -220,15 +235,15 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew, engine.must_move),
+            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew, engine.changed),
             self._recorder,
         )
         self.closers.append(epochs.close)
-        self._follow_ends(lambda: topics.end_offsets(epochs.progress.offsets))
+        self.closers.append(follow_ends(self._id, lambda: topics.end_offsets(epochs.progress.offsets), self._recorder))
         watched = {name: sources[name] for name in truth.source_of(sources)}
         looking = Topics(admin, min(config.broker_timeout_ms, _LOOK_MS))
-        input_stream = self._input_stream(engine, epochs, looking, watched, may_grow=until is None)
-        return Started(epochs, input_stream, publisher, state, engine, deliveries)
+        input_stream = self._input_stream(feed, epochs, looking, watched, may_grow=until is None)
+        return Started(epochs, input_stream, publisher, state, hosting, deliveries)
 
     def _log_changes(self, position: Position) -> None:
         """Log what has changed since the last commit."""
@@ -242,7 +257,7 @@ class Start:
 
     def _input_stream(
         self,
-        engine: Engine,
+        feed: Feed,
         epochs: Epochs,
         topics: Topics,
         watched: Mapping[str, Topic],
@@ -254,7 +269,7 @@ class Start:
         interval_s, name = config.interval_s, f"penstock-{self._id}-epochs"
 
         def open_stream(offsets: Mapping[Partition, int]) -> InputLoop:
-            source = engine.open_input(offsets, self._most_bytes)
+            source = feed.open(offsets, self._most_bytes)
             return InputLoop(source, epochs, labelled, interval_s, name)
 
         def look() -> Mapping[str, Topic]:
@@ -264,7 +279,7 @@ class Start:
             return lost_input(offsets, topics.begin_offsets(offsets), topics.end_offsets(offsets))
 
         def on_growth(growth: Growth) -> None:
-            engine.read_too(truth.codes({name: node for name, node in truth.matched_topics().items() if name in growth.topics}))
+            feed.read_too(truth.codes({name: node for name, node in truth.matched_topics().items() if name in growth.topics}))
 
         watch = TopicWatch(watched, look, topics.begin_offsets, may_grow)
         may_skip = config.on_lost_input == "continue"
@@ -283,10 +298,15 @@ class Start:
 
         return labelled
 
-    def _engine(self, ends: Callable[[], Mapping[Partition, int]]) -> Engine:
-        prepare = logs.worker_set_up(self._config, self.labels)
-        tasks = TaskSetUp(prepare, self._reader_of(read_records), self._patience_s)
-        return Engine(self._config, self._program, tasks, ends, self._recorder.clients.of("consumer"))
+    def _feed(self, topics: Topics) -> Feed:
+        on_statistics = self._recorder.clients.of("consumer")
+        return Feed(self._config, self._program, lambda: topics.end_offsets(self._epochs.progress.offsets), on_statistics)
+
+    def _global_topics(self) -> GlobalTopics | None:
+        """What each host of a cluster reads into its global tables: as far as the driver has."""
+        if self._tables is None or not self._program.global_stores:
+            return None
+        return self._tables.topics(self._reader_of(read_records))
 
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
 
@@ -325,10 +345,10 @@ class Start:
     def _most_bytes(self) -> int:
         return self._config.max_epoch_bytes or default_epoch_bytes(self._config.spark)
 
-    def _publisher(self, sizes: Sequence[int], written: Mapping[str, Topic], engine: Engine) -> Publisher:
+    def _publisher(self, sizes: Sequence[int], written: Mapping[str, Topic]) -> Publisher:
         """Return the publisher, which has fenced any other instance; standbys know where this one is from now on."""
         config, on_statistics = self._config, self._recorder.clients.of("producer")
-        publisher = new_publisher(config, self._program, engine, written, sizes, on_statistics)
+        publisher, self._write_stage = new_publisher(config, self._program, written, sizes, on_statistics)
         publisher.start()
         self.closers.append(publisher.close)
         if self._beacon is not None:
@@ -346,39 +366,6 @@ class Start:
         settings = revealed(consumer_settings(self._config, self._id))  # tasks need them, but pickling would hide secrets
         timeout = self._config.broker_timeout_ms
         return lambda positions, ends: read(settings, positions, ends, timeout)
-
-    def _follow_ends(self, ends: Callable[[], Mapping[Partition, int]]) -> None:
-        """Request the end offsets of the topics periodically, in a thread of its own, because brokers may be slow."""
-        ended = threading.Event()
-
-        def follow() -> None:
-            while not ended.wait(_ENDS_EVERY_S):
-                try:
-                    self._recorder.saw_ends(ends())
-                except PenstockError as error:  # `TopicWatch` reports a topic that is gone
-                    _log.debug("cannot determine the lag: %s", error)
-
-        self.closers.append(ended.set)
-        threading.Thread(target=follow, name=f"penstock-{self._id}-ends", daemon=True).start()
-
-    def _global_tables(self, program: Program, topics: Topics, sources: Mapping[str, Topic]) -> GlobalTables:
-        names = [topic for source in program.global_stores.values() for topic in getattr(program.nodes[source], "topics", ())]
-        partitions = [(name, number) for name in names for number in range(sources[name].partitions)]
-        identity = " ".join([topics.cluster_id(), *(sources[name].topic_id for name in sorted(names))])
-        kept_for = [kept_ms for name in names if (kept_ms := sources[name].tombstones_ms) is not None]
-        reader = RecordReader(consumer_settings(self._config, self._id), self._config.broker_timeout_ms)
-        self.closers.append(reader.close)
-        tables = GlobalTables(
-            program,
-            partitions,
-            topics.begin_offsets,
-            topics.end_offsets,
-            reader.read,
-            identity=identity,
-            tombstones_ms=min(kept_for, default=None),
-        )
-        self.closers.append(tables.close)
-        return tables
 
 
 def _limits(until: Until, topics: Topics, partitions: list[Partition]) -> Mapping[Partition, int]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import distributions, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark import SparkContext
 
 from penstock.errors import ConfigError
 
 _PACKAGES = ("penstock", "pyspark", "pyarrow", "msgspec", "confluent-kafka")
-_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("host", "python", "packages", "problem")])
+EXECUTORS_TIMEOUT_S = 120.0
+_SETTLED_S = 2.0
+"""Executors register one after the other: when none has come for this long, slots are placed."""
+
 CURE = "Install the driver's environment on every host, where spark.pyspark.python says, or ship it with spark.archives."
 
 
@@ -30,13 +33,44 @@ class Executor(NamedTuple):
     problem: str
 
 
-def inspected(one_row_each: DataFrame, state_dir: str, variable: str) -> list[Executor]:
-    """Return what the tasks of a frame find on their hosts. `variable` may name another directory for stores than `state_dir`."""
+def active(context: SparkContext) -> list[tuple[str, str, int]]:
+    """Return the id, the host and the cores of each executor that there is now."""
+    summaries = context._jsc.sc().statusStore().executorList(True)
+    found = [summaries.apply(number) for number in range(summaries.size())]
+    each = [(one.id(), one.hostPort().rpartition(":")[0], one.totalCores()) for one in found]
+    return sorted(one for one in each if one[0] != "driver")
+
+
+def settled(context: SparkContext) -> Counter[str]:
+    """Wait until executors have come, and no other comes; return their cores by host."""
+    end = time.monotonic() + EXECUTORS_TIMEOUT_S
+    known, since = active(context), time.monotonic()
+    while not known or time.monotonic() - since < _SETTLED_S:
+        if time.monotonic() > end:
+            cure = "Check that the cluster has free cores and memory, and that its workers reach this driver."
+            raise ConfigError(f"The cluster has started no executor within {EXECUTORS_TIMEOUT_S:g} s. {cure}")
+        time.sleep(0.1)
+        now = active(context)
+        if now != known:
+            known, since = now, time.monotonic()
+    return by_host(known)
+
+
+def by_host(executors: Iterable[tuple[str, str, int]]) -> Counter[str]:
+    """Return the cores of executors by host."""
+    cores: Counter[str] = Counter()
+    for _, host, count in executors:
+        cores[host] += count
+    return cores
+
+
+def inspected(context: SparkContext, tasks: int, state_dir: str, variable: str) -> list[Executor]:
+    """Return what so many tasks, one per core, find on their hosts. `variable` may name another directory than `state_dir`."""
     try:
-        found = one_row_each.mapInArrow(_task(state_dir, variable), from_arrow_schema(_SCHEMA)).toArrow()
+        found = context.parallelize(range(tasks), tasks).mapPartitions(_task(state_dir, variable)).collect()
     except Exception as error:
         raise ConfigError(f"An executor cannot run a Python task. {CURE}\n  {str(error)[:2_000]}") from error
-    return sorted({Executor(**row) for row in found.to_pylist()})
+    return sorted({Executor(*row) for row in found})
 
 
 def refuse_unequal(found: Sequence[Executor]) -> None:
@@ -61,13 +95,11 @@ def difference(one: Executor) -> str:
     )
 
 
-def _task(state_dir: str, variable: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _task(state_dir: str, variable: str) -> Callable[[Iterable[int]], Iterable[tuple[str, ...]]]:
     """Return the task. It is pickled by value and uses nothing of ours: the host may not have it."""
     packages = _PACKAGES
 
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        for _ in batches:
-            pass
+    def task(_: Iterable[int]) -> Iterator[tuple[str, ...]]:
         there: dict[str, str] = {}
         for found in distributions():  # of several, the first one is imported
             there.setdefault(found.metadata["Name"], found.version)
@@ -80,7 +112,6 @@ def _task(state_dir: str, variable: str) -> Callable[[Iterator[Any]], Iterator[A
             problem = f"cannot create {directory}: {error.strerror}"
         host = os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
         listed = " ".join(f"{name}=={there[name]}" for name in packages if name in there)
-        row = {"host": host, "python": platform.python_version(), "packages": listed, "problem": problem}
-        yield pa.RecordBatch.from_pylist([row])
+        yield host, platform.python_version(), listed, problem
 
     return task

@@ -49,7 +49,7 @@ class JvmMemory:
     def _request(self) -> None:
         try:
             self._answer = self._ask()
-        except Exception as error:  # noqa: BLE001 - a problem of the JVM must not make its observers fail
+        except Exception as error:  # a problem of the JVM must not make its observers fail
             self._answer = None
             _log.debug("cannot read the memory use of the JVM: %r", error)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock.errors import TopologyError
-from penstock.spark.session import DataFrame, SparkSession
+from penstock.spark.context import DataFrame, SparkSession
 
 
 def all_rows(session: SparkSession, read: Callable[[SparkSession], DataFrame]) -> Iterator[dict[str, Any]]:

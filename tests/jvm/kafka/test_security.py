@@ -1,24 +1,22 @@
-"""A broker that requires a login: librdkafka and Java log in with the same configuration, whatever the password contains."""
+"""A broker that requires a login: librdkafka logs in, whatever the password contains."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError
-from penstock.kafka.clients import open_admin, reach_brokers, spark_options
+from penstock.kafka.clients import open_admin, reach_brokers
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import InternalTopic, Topics
-from penstock.settings import revealed
 from tests.jvm.kafka.live_topics import rows
 from verification.harness.broker import Broker
-from verification.harness.processes import free_port, run_java
+from verification.harness.processes import free_port
 
 pytestmark = [pytest.mark.jvm, pytest.mark.security(21)]
 
@@ -53,19 +51,6 @@ def test_librdkafka_logs_in(guarded: str) -> None:
     target.start()
     Barrier(target).commit(0, [rows(b"v")], [])
     target.close()
-
-
-def test_java_logs_in_with_the_converted_login(guarded: str, tmp_path: Path) -> None:
-    options = {name.removeprefix("kafka."): value for name, value in revealed(spark_options(config(guarded))).items()}
-    properties = tmp_path / "client.properties"
-    properties.write_text("".join(f"{name}={_escaped(value)}\n" for name, value in options.items()), encoding="utf-8")
-    command = ["--bootstrap-server", guarded, "--command-config", str(properties), "--list"]
-    Topics(open_admin(config(guarded)), 20_000).ensure([InternalTopic("seen-by-java", 1)], -1)
-    assert "seen-by-java" in run_java("org.apache.kafka.tools.TopicCommand", *command)
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\")
 
 
 def test_a_start_with_a_wrong_password_does_not_wait_for_brokers(guarded: str) -> None:

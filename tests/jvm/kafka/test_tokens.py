@@ -1,4 +1,4 @@
-"""A broker that wants tokens: every client logs in with those of a provider, in this process, in workers and in Spark's tasks."""
+"""A broker that wants tokens: every client logs in with those of a provider, in this process and in workers, also Spark's."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_a_token_that_the_broker_refuses_ends_the_start_at_once(guarded: tuple[B
 @pytest.mark.parametrize(
     "engine",
     [
-        pytest.param({"engine": "local"}, id="workers"),
-        pytest.param({"worker_epoch_records": 0}, id="spark", marks=pytest.mark.slow),  # starts it twice
+        pytest.param({"engine": "local"}, id="local"),
+        pytest.param({"engine": "spark"}, id="spark", marks=pytest.mark.slow),  # starts it twice
     ],
 )
 def test_an_application_runs_and_restores(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.jvm.runtime.test_life_cycle import started
+from tests.jvm.runtime.test_life_cycle import ON_SPARK, started
 from verification.harness import topics
 from verification.harness.broker import Broker
 
@@ -113,7 +113,7 @@ def run(broker: Broker, path: Path, case: Case) -> tuple[int, str, list[int]]:
     app = path / f"{case.name}.py"
     names = {"name": case.name, "code": case.code, "arguments": case.arguments}
     app.write_text(APP.format(topology=case.topology.format(name=case.name), **names), encoding="utf-8")
-    with started(app, broker) as process:
+    with started(app, broker, ON_SPARK) as process:
         code = process.wait(END_S)
     log = app.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
     return code, log, [int(line.split()[2]) for line in log.splitlines() if line.startswith("EPOCH")]

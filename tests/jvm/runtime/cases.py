@@ -15,9 +15,13 @@ from verification.harness.broker import Broker
 
 
 def settings_of_a_case(servers: str, directory: Path) -> dict[str, Any]:
-    """Two lanes over four shards, with files below `directory`, and no admin server."""
+    """Two lanes over four shards, with files below `directory`, and no admin server.
+
+    On the local engine, because a Spark context takes ten seconds to start: what is about Spark names it.
+    """
     return {
         "bootstrap_servers": servers,
+        "engine": "local",
         "lanes": 2,
         "shards": 4,
         "state_dir": directory / "state",
@@ -43,7 +47,7 @@ def counts_and_windows(
 
 
 class LocalCase:
-    """An application of its own, with `counts_and_windows`, on the local engine; `file` says how the command line gets it."""
+    """An application of its own, with `counts_and_windows`; `file` says how the command line gets it."""
 
     def __init__(self, broker: Broker, directory: Path, file: str) -> None:
         self.servers = broker.bootstrap_servers
@@ -56,7 +60,7 @@ class LocalCase:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {**settings_of_a_case(self.servers, self.directory), "engine": "local"}
+        return settings_of_a_case(self.servers, self.directory)
 
     def run_to_the_end(self, app: App) -> None:
         with app.start(until="latest", **self.settings) as running:

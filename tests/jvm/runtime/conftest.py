@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from verification.operations.plan_cases import session
+from penstock.spark.context import SparkSession, open_session
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[None]:
-    with session():
-        yield
+def spark() -> Iterator[SparkSession]:
+    session = open_session("tests", 2, {})
+    yield session
+    session.stop()

@@ -1,4 +1,4 @@
-"""The admin server of an application on a real broker and real Spark: it responds from start to shutdown."""
+"""The admin server of an application on a real broker: it responds from start to shutdown."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.jvm.runtime.test_life_cycle import run
+from tests.jvm.runtime.test_life_cycle import ON_SPARK, run
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.postgres import Postgres
@@ -106,11 +106,11 @@ def test_files_come_before_the_topic(broker: Broker, tmp_path: Path) -> None:
     path.write_text(BACKFILLED.format(lake=str(lake)), encoding="utf-8")
     settings = {"PENSTOCK_STATE_DIR": str(tmp_path / "state")}
 
-    code, log = run(path, broker, **settings)
+    code, log = run(path, broker, ON_SPARK, **settings)
     assert code == 0, log
     assert "backfilled-history is complete: 30 rows" in log
     topics.produce(broker.bootstrap_servers, "backfilled-orders", orders(("ann", 1)))
-    code, log = run(path, broker, PENSTOCK_ENGINE="local", **settings)  # Spark is no longer needed
+    code, log = run(path, broker, **settings)  # Spark is no longer needed
     assert code == 0, log
     found = {record.key: record.value for record in topics.read(broker.bootstrap_servers, "backfilled-counts")}
     assert {key: int.from_bytes(value or b"", "big") for key, value in found.items()} == {b"ann": 11, b"bob": 10, b"cid": 10}
@@ -122,6 +122,6 @@ def test_rows_that_cannot_be_told_apart_are_refused(broker: Broker, tmp_path: Pa
     lake.mkdir()
     pq.write_table(pa.table({"id": [1, 1], "customer": ["a", "b"], "amount": [1, 1], "at": [1, 2]}), lake / "orders.parquet")
     path.write_text(BACKFILLED.format(lake=str(lake)).replace("backfilled", "refilled"), encoding="utf-8")
-    code, log = run(path, broker, PENSTOCK_STATE_DIR=str(tmp_path / "state"))
+    code, log = run(path, broker, ON_SPARK, PENSTOCK_STATE_DIR=str(tmp_path / "state"))
     assert code != 0
     assert "several rows have id=1" in log

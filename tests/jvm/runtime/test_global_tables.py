@@ -1,4 +1,4 @@
-"""A global table whose topic has records that cannot be read, and is recreated: on a real broker and real Spark."""
+"""A global table whose topic has records that cannot be read, and is recreated: on a real broker."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.jvm.runtime.test_life_cycle import started
+from tests.jvm.runtime.test_life_cycle import ON_SPARK, started
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.postgres import Postgres
@@ -63,7 +63,7 @@ SLOW_S = 400
 
 
 def run(path: Path, broker: Broker, database: str) -> tuple[int, str]:
-    with started(path, broker, DATABASE=database, JARS=",".join(map(str, JARS))) as process:
+    with started(path, broker, ON_SPARK, DATABASE=database, JARS=",".join(map(str, JARS))) as process:
         return process.wait(SLOW_S), path.with_suffix(".log").read_text()
 
 

@@ -40,7 +40,6 @@ def test_lanes_that_change(broker: Broker, tmp_path: Path, engine: str) -> None:
         "admin_address": "127.0.0.1:0",
         "lanes": 1,
         "shards": 8,
-        "worker_epoch_records": 0,
     }
     expected: Counter[bytes] = Counter()
     with counting(source, out).start(**settings) as running:

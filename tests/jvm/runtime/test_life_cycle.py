@@ -1,4 +1,4 @@
-"""An application as a user starts it, on a real broker and real Spark: it runs, it stops, and it says why it ended."""
+"""An application as a user starts it, on a real broker: it runs, it stops, and it says why it ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,9 @@ pytestmark = pytest.mark.jvm
 
 ROOT = Path(__file__).parents[3]
 START_S = 120
+ON_SPARK: Mapping[str, str] = {}
+LOCAL = {"PENSTOCK_ENGINE": "local"}
+"""For `started`: the default settings, which take ten seconds longer to start, and those of what is not about Spark."""
 
 ECHO = """
 from penstock import App, StreamsBuilder
@@ -48,9 +51,9 @@ def write_app(directory: Path, name: str, arguments: str = "") -> Path:
 
 
 @contextmanager
-def started(path: Path, broker: Broker, **settings: str) -> Iterator[subprocess.Popen[str]]:
+def started(path: Path, broker: Broker, engine: Mapping[str, str] = LOCAL, /, **settings: str) -> Iterator[subprocess.Popen[str]]:
     own = {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_LANES": "2", "PENSTOCK_ADMIN_ADDRESS": "127.0.0.1:0"}
-    environment = {**os.environ, **own, **settings}
+    environment = {**os.environ, **own, **engine, **settings}
     with path.with_suffix(".log").open("a") as log:
         command = [sys.executable, str(path)]
         with subprocess.Popen(command, env=environment, cwd=path.parent, stdout=log, stderr=log, text=True) as process:
@@ -60,8 +63,8 @@ def started(path: Path, broker: Broker, **settings: str) -> Iterator[subprocess.
                 process.kill()
 
 
-def run(path: Path, broker: Broker, **settings: str) -> tuple[int, str]:
-    with started(path, broker, **settings) as process:
+def run(path: Path, broker: Broker, engine: Mapping[str, str] = LOCAL, /, **settings: str) -> tuple[int, str]:
+    with started(path, broker, engine, **settings) as process:
         return finish(process, path)
 
 
@@ -83,7 +86,7 @@ def test_the_readmes_app_counts_words(broker: Broker, tmp_path: Path) -> None:
     topics.create(servers, "lines", partitions=4)
     topics.create(servers, "counts", partitions=4)
     topics.produce(servers, "lines", [topics.Sent(key=b"%d" % i, value=b"to be or not to be") for i in range(50)])
-    with started(path, broker) as process:
+    with started(path, broker, ON_SPARK) as process:
         wait_until("word counts", lambda: len(lines_of(broker, "counts")) >= 4, START_S)
         process.send_signal(signal.SIGTERM)
         code, log = finish(process, path)

@@ -35,7 +35,7 @@ def test_a_pause_by_the_command_line(broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     for name in ("paused-in", "paused-out"):
         topics.create(servers, name)
-    settings = {**settings_of_a_case(servers, tmp_path), "engine": "local", "admin_address": "127.0.0.1:0"}
+    settings = {**settings_of_a_case(servers, tmp_path), "admin_address": "127.0.0.1:0"}
     with counting().start(**settings) as running:
         topics.produce(servers, "paused-in", lines(10))
         wait_until("the first records", lambda: running.epoch >= 0 and running.store("counts").get("k") == 10, PATIENCE_S)
@@ -62,8 +62,7 @@ def test_a_start_that_is_paused_commits_its_beginning_after_the_pause(broker: Br
         topics.create(servers, name)
     builder = StreamsBuilder()
     builder.stream("paused-start-in", value=str).to("paused-start-out", value=str)
-    settings = {**settings_of_a_case(servers, tmp_path), "engine": "local"}
-    with App("paused-start", builder.build()).start(**settings) as running:
+    with App("paused-start", builder.build()).start(**settings_of_a_case(servers, tmp_path)) as running:
         running.pause()
         assert running.wait_until_paused(PATIENCE_S)
         time.sleep(1.0)

@@ -1,4 +1,4 @@
-"""A start of an edited topology does what `penstock plan` says, on a real broker and real Spark."""
+"""A start of an edited topology does what `penstock plan` says, on a real broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.operations.plan_cases import CASES, Case, run_case
 
-pytestmark = [pytest.mark.jvm, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.jvm
 
 SAID = {
     "added-branch": {

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.jvm.runtime.test_life_cycle import START_S, started
+from tests.jvm.runtime.test_life_cycle import ON_SPARK, START_S, started
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import free_port, wait_until
@@ -37,7 +37,7 @@ lines.map_values(strict).group_by_key().count(store="counts").to_stream().to("me
 app = App("metered", builder.build(), processing_errors=dead_letter("metered-dead"))
 
 if __name__ == "__main__":
-    app.run(worker_epoch_records=0)
+    app.run()
 """
 
 
@@ -61,7 +61,7 @@ def metered(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         topics.create(servers, topic)
     path = tmp_path_factory.mktemp("metered") / "metered.py"
     path.write_text(COUNTS, encoding="utf-8")
-    with started(path, broker, PENSTOCK_ADMIN_ADDRESS=f"127.0.0.1:{port}") as process:
+    with started(path, broker, ON_SPARK, PENSTOCK_ADMIN_ADDRESS=f"127.0.0.1:{port}") as process:
 
         def has_counted(records: int) -> bool:
             assert process.poll() is None, path.with_suffix(".log").read_text()

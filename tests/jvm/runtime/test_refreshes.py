@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.jvm.runtime.test_life_cycle import START_S, finish, run, started
+from tests.jvm.runtime.test_life_cycle import ON_SPARK, START_S, finish, run, started
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import wait_until
@@ -79,27 +79,27 @@ def test_only_differences_are_written_and_none_of_a_refresh_that_is_killed(broke
     visits.has(CH="Switzerland", FR="France")
     killed = {"PENSTOCK_FAULT": "barrier.before_commit:1:kill"}
 
-    code, log = run(visits.path, broker, PENSTOCK_ENGINE="local")
+    code, log = run(visits.path, broker)
     assert (code, "Set engine to spark" in log) == (2, True), log
-    code, _ = run(visits.path, broker, PENSTOCK_FAULT_DIR=str(tmp_path / "first"), **killed)
+    code, _ = run(visits.path, broker, ON_SPARK, PENSTOCK_FAULT_DIR=str(tmp_path / "first"), **killed)
     assert (code, visits.rows) == (-signal.SIGKILL, [])
 
     visits.visit("CH", "IT")
-    code, log = run(visits.path, broker)
+    code, log = run(visits.path, broker, ON_SPARK)
     assert code == 0, log
     assert visits.rows == [(b"CH", b"Switzerland"), (b"FR", b"France")]
     assert visits.seen == {b"CH": b"Switzerland", b"IT": None}
 
     visits.has(FR="France", IT="Italy")
-    code, _ = run(visits.path, broker, PENSTOCK_FAULT_DIR=str(tmp_path / "second"), **killed)
+    code, _ = run(visits.path, broker, ON_SPARK, PENSTOCK_FAULT_DIR=str(tmp_path / "second"), **killed)
     assert (code, len(visits.rows)) == (-signal.SIGKILL, 2)
     visits.visit("CH", "IT")
-    code, log = run(visits.path, broker, PENSTOCK_ENGINE="local")  # without Spark, it has what was loaded
+    code, log = run(visits.path, broker)  # without Spark, it has what was loaded
     assert code == 0, log
     assert visits.seen == {b"CH": b"Switzerland", b"IT": None}
 
     visits.visit("CH", "IT", "FR")
-    code, log = run(visits.path, broker)
+    code, log = run(visits.path, broker, ON_SPARK)
     assert code == 0, log
     assert visits.rows[2:] == [(b"IT", b"Italy"), (b"CH", None)]
     assert visits.seen == {b"CH": None, b"IT": b"Italy", b"FR": b"France"}
@@ -109,7 +109,7 @@ def test_rows_that_cannot_be_read_are_reported_and_read_later(broker: Broker, tm
     visits = Visits(broker, tmp_path, "refreshed", "create_topics=True")
     visits.has(CH="Switzerland")
     log = visits.path.with_suffix(".log")
-    with started(visits.path, broker) as process:
+    with started(visits.path, broker, ON_SPARK) as process:
 
         def problems() -> list[str]:
             [address] = re.findall(r"http://127\.0\.0\.1:\d+", log.read_text())[:1]

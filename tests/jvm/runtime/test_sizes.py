@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jvm.runtime.test_life_cycle import run
+from tests.jvm.runtime.test_life_cycle import ON_SPARK, run
 from verification.harness import topics
 from verification.harness.broker import Broker
 
@@ -40,7 +40,7 @@ def test_only_the_limit_of_its_own_topic_applies_to_a_record(broker: Broker, tmp
     topics.produce(servers, "sizes-in", [topics.Sent(key=key.encode(), value=b"%d" % size) for key, size in records])
     path = tmp_path / "sizes.py"
     path.write_text(LARGER, encoding="utf-8")
-    code, log = run(path, broker)
+    code, log = run(path, broker, ON_SPARK)
     assert code == 0, log
 
     def sizes(topic: str) -> list[int]:

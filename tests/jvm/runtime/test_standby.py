@@ -31,11 +31,11 @@ PATIENCE_S = 60.0
 class Case:
     """An application that counts, its topics, and its instances on one machine."""
 
-    def __init__(self, broker: Broker, name: str, directory: Path, stack: ExitStack) -> None:
+    def __init__(self, broker: Broker, name: str, directory: Path, stack: ExitStack, engine: str = "local") -> None:
         self.servers = broker.bootstrap_servers
         self.name = name
         self._stack = stack
-        self.settings: dict[str, Any] = {**settings_of_a_case(self.servers, directory), "engine": "local", "standby": True}
+        self.settings: dict[str, Any] = {**settings_of_a_case(self.servers, directory), "engine": engine, "standby": True}
         for topic in (f"{name}-in", f"{name}-out"):
             topics.create(self.servers, topic)
 
@@ -75,10 +75,18 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.slow)])  # Spark starts for it
 def test_a_standby_continues_when_the_active_instance_stops(
-    broker: Broker, tmp_path: Path, stack: ExitStack, caplog: pytest.LogCaptureFixture
+    broker: Broker,
+    tmp_path: Path,
+    stack: ExitStack,
+    caplog: pytest.LogCaptureFixture,
+    request: pytest.FixtureRequest,
+    engine: str,
 ) -> None:
-    case = Case(broker, "standby-stop", tmp_path, stack)
+    if engine == "spark":
+        request.getfixturevalue("spark")  # or the first instance would stop the context of both
+    case = Case(broker, f"standby-stop-{engine}", tmp_path, stack, engine)
     first = case.start()
     case.send(10)
     case.counted(first, 10)

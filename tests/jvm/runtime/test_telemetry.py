@@ -40,7 +40,7 @@ if __name__ == "__main__":
     exporter = ConsoleSpanExporter(out=open("spans.json", "w"), formatter=lambda span: span.to_json(indent=None) + "\\n")
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    app.run(until="latest", worker_epoch_records=0)
+    app.run(until="latest")
 """
 
 CONTEXTS = [f"00-{number:032x}-{number:016x}-01".encode() for number in (1, 2)]

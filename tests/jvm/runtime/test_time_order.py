@@ -27,19 +27,12 @@ orders = builder.stream("{name}-orders", key=str, value=str)
 orders.left_join(users, lambda order, user: f"{{order}} {{user}}").to("{name}-out", value=str)
 app = App("{name}", builder.build())
 if __name__ == "__main__":
-    app.run(until="latest"{settings})
+    app.run(until="latest", max_epoch_records={most})
 """
 
 
-@pytest.mark.parametrize(
-    ("engine", "settings"),
-    [
-        ("workers", ", max_epoch_records=1_500"),
-        pytest.param("spark", ", max_epoch_records=1_500, worker_epoch_records=0", marks=pytest.mark.slow),  # each epoch is a job
-    ],
-)
-def test_every_order_finds_its_user(broker: Broker, tmp_path: Path, engine: str, settings: str) -> None:
-    servers, name = broker.bootstrap_servers, f"time-order-{engine}"
+def test_every_order_finds_its_user(broker: Broker, tmp_path: Path) -> None:
+    servers, name = broker.bootstrap_servers, "time-order"
     for topic in ("users", "orders", "out"):
         topics.create(servers, f"{name}-{topic}", partitions=2)
     orders = [Sent(key=b"u%d" % (at % USERS), value=b"%d" % at, timestamp=START_MS + at) for at in range(ORDERS)]
@@ -47,7 +40,7 @@ def test_every_order_finds_its_user(broker: Broker, tmp_path: Path, engine: str,
     topics.produce(servers, f"{name}-orders", orders)
     topics.produce(servers, f"{name}-users", users)
     path = tmp_path / f"{name}.py"
-    path.write_text(APP.format(name=name, settings=settings), encoding="utf-8")
+    path.write_text(APP.format(name=name, most=1_500), encoding="utf-8")
 
     code, log = run(path, broker)
 
@@ -65,21 +58,14 @@ closed = windows.count().suppress(until_window_closes()).to_stream(lambda window
 closed.to("{name}-out", key=str, value=int)
 app = App("{name}", builder.build())
 if __name__ == "__main__":
-    app.run(until="latest"{settings})
+    app.run(until="latest", max_epoch_records={most})
 """
 KEYS, CLOSING = 7, 200
 
 
-@pytest.mark.parametrize(
-    ("engine", "settings"),
-    [
-        ("workers", ", max_epoch_records=500"),
-        pytest.param("spark", ", max_epoch_records=500, worker_epoch_records=0", marks=pytest.mark.slow),  # each epoch is a job
-    ],
-)
-def test_no_partition_closes_the_windows_of_another(broker: Broker, tmp_path: Path, engine: str, settings: str) -> None:
+def test_no_partition_closes_the_windows_of_another(broker: Broker, tmp_path: Path) -> None:
     """One partition has an even load, and most records of the other are from its first minutes."""
-    servers, name = broker.bootstrap_servers, f"time-order-windows-{engine}"
+    servers, name = broker.bootstrap_servers, "time-order-windows"
     for topic in ("in", "out"):
         topics.create(servers, f"{name}-{topic}", partitions=2)
     times = {0: range(0, 2_000_000, 1_000), 1: [*range(0, 180_000, 100), *range(180_000, 2_000_000, 9_100)]}
@@ -92,7 +78,7 @@ def test_no_partition_closes_the_windows_of_another(broker: Broker, tmp_path: Pa
     last = [Sent(key=b"z%d" % at, value=b"v", timestamp=START_MS + DAY_MS, partition=at % 2) for at in range(CLOSING)]
     topics.produce(servers, f"{name}-in", [*sent, *last])
     path = tmp_path / f"{name}.py"
-    path.write_text(WINDOWS.format(name=name, settings=settings), encoding="utf-8")
+    path.write_text(WINDOWS.format(name=name, most=500), encoding="utf-8")
 
     code, log = run(path, broker)
 

@@ -1,4 +1,4 @@
-"""Records with invalid timestamps, on a real broker and real Spark: the handler decides, and the others are processed."""
+"""Records with invalid timestamps, on a real broker: the handler decides, and the others are processed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,13 @@ numbers = builder.stream("{name}-in", key=str, value=str{more})
 numbers.group_by_key().count(store="counts").to_stream().to("{name}-out", value=int)
 app = App("{name}", builder.build(), deserialization_errors={handler})
 if __name__ == "__main__":
-    app.run(until="latest", small_epoch_records={small}{engine})
+    app.run(until="latest", small_epoch_records={small})
 """
 
 
-ENGINES = {"workers": "", "spark": ", worker_epoch_records=0"}
-
-
 def write_app(directory: Path, name: str, handler: str, more: str = "", small: int = 2_000) -> Path:
-    path, engine = directory / f"{name}.py", ENGINES[name.partition("-")[2]]
-    path.write_text(COUNTS.format(name=name, handler=handler, more=more, small=small, engine=engine), encoding="utf-8")
+    path = directory / f"{name}.py"
+    path.write_text(COUNTS.format(name=name, handler=handler, more=more, small=small), encoding="utf-8")
     return path
 
 
@@ -53,9 +50,8 @@ def sent(number: int, timestamp: int | None = None, partition: int = 0) -> topic
     return topics.Sent(key=b"k%d" % (number % 3), value=b"v%d" % number, timestamp=now, partition=partition)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_timestamp_in_nanoseconds_and_a_missing_one_become_dead_letters(broker: Broker, tmp_path: Path, engine: str) -> None:
-    servers, name = broker.bootstrap_servers, f"poison-{engine}"
+def test_a_timestamp_in_nanoseconds_and_a_missing_one_become_dead_letters(broker: Broker, tmp_path: Path) -> None:
+    servers, name = broker.bootstrap_servers, "poison"
     prepare(broker, name)
     poison = [sent(3, time.time_ns()), sent(4, time.time_ns(), 1), sent(5, -1)]
     records = [sent(0), sent(1, partition=1), *poison, sent(6), sent(7, partition=1)]
@@ -80,9 +76,8 @@ def test_a_timestamp_in_nanoseconds_and_a_missing_one_become_dead_letters(broker
     assert f"{name}-in-0 at offset 5" in log
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_by_default_the_record_is_named_and_an_extractor_may_read_its_time(broker: Broker, tmp_path: Path, engine: str) -> None:
-    servers, name = broker.bootstrap_servers, f"nanos-{engine}"
+def test_by_default_the_record_is_named_and_an_extractor_may_read_its_time(broker: Broker, tmp_path: Path) -> None:
+    servers, name = broker.bootstrap_servers, "nanos"
     prepare(broker, name)
     topics.produce(servers, f"{name}-in", [sent(0), sent(1, time.time_ns())])
     path = write_app(tmp_path, name, "log_and_fail()")

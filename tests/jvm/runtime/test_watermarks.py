@@ -1,4 +1,4 @@
-"""Windows that close by a watermark when input stops, wholly or in part: on a real broker and real Spark."""
+"""Windows that close by a watermark when input stops, wholly or in part: on a real broker."""
 
 from __future__ import annotations
 

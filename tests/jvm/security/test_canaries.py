@@ -29,12 +29,10 @@ START_S = 120
 CONFIG = 2
 APPLICATION = """
 import logging
+import os
 import sys
 
 from penstock import App, StreamsBuilder, dead_letter
-from penstock.config import Config
-from penstock.kafka.clients import spark_options
-from penstock.spark.source import read_range
 
 logging.basicConfig(level=logging.DEBUG)
 
@@ -46,27 +44,24 @@ def shout(value):
 
 
 builder = StreamsBuilder()
-shouted = builder.stream("heard", value=dict).map_values(lambda value: shout(value["text"]))
+shouted = builder.stream(os.environ["HEARD"], value=dict).map_values(lambda value: shout(value["text"]))
 shouted.group_by_key(value=str).count(store="counts").to_stream().to("said", value=int)
-app = App("loud", builder.build(), deserialization_errors=dead_letter("letters"))
+app = App("loud-" + os.environ["HEARD"], builder.build(), deserialization_errors=dead_letter("letters"))
 
 
-def explain(new, old):
-    if new.name == "RUNNING":
-        from pyspark.sql import SparkSession
+def explain(running):
+    frame, config = running.table("counts"), running.config
+    frame.explain(True)
+    frame.explain("formatted")
+    print("rows:", frame.count())
+    print(config, vars(config.kafka) if hasattr(config.kafka, "__dict__") else dict(config.kafka), flush=True)
 
-        config = Config.load()
-        frame = read_range(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), spark_options(config), WHAT)
-        frame.explain(True)
-        frame.explain("formatted")
-        print(config, vars(config.kafka) if hasattr(config.kafka, "__dict__") else dict(config.kafka), flush=True)
-
-
-WHAT = {("heard", 0): (0, 1)}
 
 if __name__ == "__main__":
     if "explain" in sys.argv:
-        with app.start(on_state=explain) as running:
+        with app.start() as running:
+            running.wait_until_running()
+            explain(running)
             running.wait()
     else:
         app.run()
@@ -109,7 +104,7 @@ class Stage:
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         secrets = {f"CANARY_{name.upper()}": value for name, value in self.canaries.items()}
-        own = {"TMPDIR": str(self.directory / "scratch"), "PENSTOCK_WORKER_EPOCH_RECORDS": "0"}  # every epoch on Spark
+        own = {"TMPDIR": str(self.directory / "scratch"), "HEARD": "heard"}
         settings = {**os.environ, **secrets, **own, **environment}
         with (self.directory / "output.log").open("ab") as log:
             command = [sys.executable, str(self.directory / "app.py"), *arguments]
@@ -123,8 +118,8 @@ class Stage:
         finally:
             process.kill()
 
-    def send(self, *values: bytes) -> None:
-        topics.produce(self.broker.bootstrap_servers, "heard", [topics.Sent(key=b"k", value=value) for value in values])
+    def send(self, *values: bytes, to: str = "heard") -> None:
+        topics.produce(self.broker.bootstrap_servers, to, [topics.Sent(key=b"k", value=value) for value in values])
 
     def ui(self) -> str:
         """Return what Spark's UI shows about settings, jobs and queries."""
@@ -149,7 +144,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     for name in ("scratch", "events"):
         (directory / name).mkdir()
     with SecureBroker() as broker:
-        for topic in ("heard", "said", "letters"):
+        for topic in ("heard", "said", "letters", "fatal"):
             topics.create(broker.bootstrap_servers, topic)
         names = (
             "key_password",
@@ -242,7 +237,7 @@ def watch(stage: Stage, process: subprocess.Popen[bytes]) -> dict[str, str]:
 
     def is_at_work() -> bool:
         assert process.poll() is None, stage.log[-4000:]
-        return len(topics.read(servers, "said")) == 1 and "(1) Scan" in stage.log
+        return len(topics.read(servers, "said")) == 1 and "rows:" in stage.log
 
     wait_until("the application works", is_at_work, START_S)
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
@@ -262,21 +257,21 @@ def strangers(family: list[psutil.Process]) -> list[object]:
 def fence(stage: Stage) -> None:
     """Start another instance; the application is fenced at its next epoch."""
     config = Config.load(environment={}, bootstrap_servers=stage.broker.bootstrap_servers)
-    publisher = TransactionalPublisher(config, "loud", "loud", [])
+    publisher = TransactionalPublisher(config, "loud-heard", "loud-heard", [])
     publisher.start()
     stage.send(b'{"text": "again"}')
 
 
 def everything_in_kafka(stage: Stage) -> list[object]:
     servers = stage.broker.bootstrap_servers
-    written = ("said", "loud-counts-changelog", "loud-lanes-changelog")
-    return [topics.group_offsets(servers, "loud"), *(topics.read(servers, topic) for topic in written)]
+    written = ("said", "loud-heard-counts-changelog", "loud-heard-lanes-changelog")
+    return [topics.group_offsets(servers, "loud-heard"), *(topics.read(servers, topic) for topic in written)]
 
 
 @pytest.mark.security(20)
 def test_a_record_that_ends_the_application_reveals_no_secret(stage: Stage) -> None:
-    stage.send(b'{"text": "fatal"}')
-    assert stage.run() == 10, stage.log[-4000:]
+    stage.send(b'{"text": "fatal"}', to="fatal")
+    assert stage.run(HEARD="fatal") == 10, stage.log[-4000:]
     assert "too quiet" in stage.log
     assert canaries_in(stage.canaries, stage.left_behind) == []
 

@@ -12,6 +12,7 @@ import pytest
 from penstock import Topology
 from penstock.admin.dashboard import PUBLIC
 from penstock.admin.dashboard.snapshot import Span
+from penstock.engines.port import Whereabouts
 from penstock.epochs.wire import LaneReport
 from penstock.observation import EpochReport, PartitionReport
 from penstock.runtime.journal import AT_THE_BARRIER, BEFORE, CHECK, JOB, WAIT
@@ -88,6 +89,12 @@ class TestSnapshot:
         assert {one["reason"] for one in answer["dropped"]} == {"dead letter", "expired window"}
         assert len(answer["memory"]) == 4
         assert answer["sent"]["orders-enriched"]["per_s"] == pytest.approx(answer["records_per_s"])
+
+    def test_the_engine_is_shown_with_its_slots_once_it_has_started(self) -> None:
+        application, _ = under_load()
+        assert snapshot(application)["engine"] is None
+        application.recorder.whereabouts = lambda: Whereabouts("spark", {"b": 2, "a": 1}, "Spark tasks")
+        assert snapshot(application)["engine"] == {"name": "spark", "kind": "Spark tasks", "slots": 3, "hosts": {"b": 2, "a": 1}}
 
     def test_only_epochs_after_the_last_known_one_are_sent(self) -> None:
         application, feeder = under_load()

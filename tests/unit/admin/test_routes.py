@@ -13,6 +13,7 @@ import pytest
 from penstock.admin import health as health_module
 from penstock.admin import protocol, reports
 from penstock.admin.routes import routes
+from penstock.engines.port import Whereabouts
 from penstock.epochs.wire import LaneReport
 from penstock.errors import BrokerError
 from penstock.observation import PartitionReport, Worker
@@ -146,6 +147,21 @@ def test_state(application: Application) -> None:
     assert report["restore"] == {"done": True, "fraction": 1.0, "seconds": 0.0, "lanes": []}
     assert report["memory"] == {"workers": [{"process": 4711, "bytes": 1_000_000}]}
     assert report["hosts"] == {}
+
+
+def test_the_engine_is_named_with_its_slots_as_soon_as_there_are_some(application: Application) -> None:
+    for path, name in (("/state", "engine"), ("/config", "running_on")):
+        assert application.get(path).json[name] == {"name": application.running.config.engine}
+    where = Whereabouts("local", {"this host": 2}, "forked processes")
+    application.running.recorder.whereabouts = lambda: where
+    assert application.running.whereabouts is where
+    for path, name in (("/state", "engine"), ("/config", "running_on")):
+        assert application.get(path).json[name] == {
+            "name": "local",
+            "kind": "forked processes",
+            "slots": 2,
+            "hosts": {"this host": 2},
+        }
 
 
 def test_state_names_the_hosts_of_a_cluster(application: Application) -> None:

@@ -45,7 +45,7 @@ class TestMachine:
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
         assert "cannot be run: FileNotFoundError" in doctor._java().found
 
-    def test_spark_must_have_the_version_of_the_jars(self) -> None:
+    def test_spark_must_have_the_version_that_is_supported(self) -> None:
         needed = ["lmdb>=1", "pyspark==4.2.0", "rich"]
         assert _python(needed, "4.2.0").level is Level.OK
         found = _python(needed, "4.1.0")

@@ -58,6 +58,14 @@ def test_a_pause_is_shown() -> None:
     assert "word-count  running  paused  epoch 1,234" in found.output
 
 
+def test_the_engine_is_shown_once_it_has_started() -> None:
+    engine = {"name": "spark", "kind": "Spark tasks", "slots": 3, "hosts": {"b": 2, "a": 1}}
+    with serving(answers(state={**STATE, "engine": engine})) as admin:
+        assert "engine spark: 3 Spark tasks (a 1, b 2)" in call("top", "--once", "--admin", admin.url).output
+    with serving(answers(state={**STATE, "engine": {"name": "spark"}})) as admin:
+        assert "engine" not in call("top", "--once", "--admin", admin.url).output
+
+
 def test_one_screen() -> None:
     with serving(answers()) as admin:
         found = call("top", "--once", "--admin", admin.url)

@@ -1,4 +1,4 @@
-"""Lane servers in processes that are forked where they are imported already; otherwise each takes half a second to start."""
+"""Processes that are forked where what they need, such as lane servers, is imported already; otherwise each takes a second."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from penstock.epochs.home import Home
 from penstock.epochs.program import Program
 from penstock.lane_servers.server import LaneServer, Serving
 
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["penstock.epochs.home", "penstock.lane_servers.server"])
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    [__name__, "penstock.epochs.home", "penstock.lane_servers.server", "tests.unit.spark.without_java"]
+)
 
 
 class ForkedServers:
@@ -29,8 +31,8 @@ class ForkedServers:
             self._end([known for known in self._running if known[0] == program.directory])
             lanes = Home(program.directory, program.application_id).lane_directory(0, program.lanes).parent
             serving = Serving(str(lanes), program.engine.value, self._address, program.server_key, os.getpid())
-            here, there = _processes.Pipe()
-            process = _processes.Process(target=_serve, args=(serving, there), daemon=True)
+            here, there = PROCESSES.Pipe()
+            process = PROCESSES.Process(target=_serve, args=(serving, there), daemon=True)
             process.start()
             self._running[key] = process, here.recv()
             here.close()

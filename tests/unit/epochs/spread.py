@@ -122,7 +122,7 @@ class SpreadApplication(Application):
         assigned = Assignment(self.running, epoch)
         table = on_shards(assigned, prepare_input(assigned, [arriving]))
         for stage in range(len(self.running.plan.stages)):
-            is_divided = assigned.at(stage, 0).is_divided
+            is_divided = assigned.at(stage, 0).is_serial
             for run in (run_section, apply_section) if is_divided else (run_stage,):
                 table = pa.concat_tables([self._hop(run, assigned, stage, *part) for part in parts(self.running, stage, table)])
         done = in_order_of_causes(out(table))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.kafka.clients import consumer_settings, input_settings, open_admin, open_consumer, producer_settings, spark_options
+from penstock.kafka.clients import consumer_settings, input_settings, open_admin, open_consumer, producer_settings
 from penstock.kafka.statistics import with_statistics
 
 
@@ -60,57 +59,16 @@ def test_a_users_setting_replaces_the_default_of_the_reader_of_source_topics() -
     assert settings["queued.max.messages.kbytes"] == "1000"
 
 
-def test_sparks_reader_gets_connection_and_isolation_only() -> None:
-    options = spark_options(config(linger__ms=5, main__consumer__max__poll__records=10, client__rack="a"))
-    assert options == {
-        "kafka.bootstrap.servers": "localhost:9092",
-        "kafka.client.rack": "a",
-        "kafka.max.poll.records": "10",
-        "kafka.isolation.level": "read_committed",
-    }
-    assert "kafka.isolation.level" not in spark_options(config("at_least_once"))
+def test_a_setting_of_the_main_consumer_is_only_for_the_reader_of_source_topics() -> None:
+    given = config(client__rack="a", main__consumer__client__rack="b", producer__acks="all", restore__consumer__client__rack="c")
+    assert input_settings(given, "app")["client.rack"] == "b"
+    assert consumer_settings(given, "app")["client.rack"] == "c"
+    assert producer_settings(given)["client.rack"] == "a"
+    assert not any(name.startswith("main.") for name in {**input_settings(given, "app"), **producer_settings(given)})
 
 
-@pytest.mark.parametrize("name", ["sasl__mechanism", "sasl__mechanisms"])
-@pytest.mark.parametrize(
-    ("mechanism", "module"), [("PLAIN", "plain.Plain"), ("SCRAM-SHA-256", "scram.Scram"), ("scram-sha-512", "scram.Scram")]
-)
-def test_a_login_is_converted_for_java(name: str, mechanism: str, module: str) -> None:
-    login = {name: mechanism, "sasl__username": "ann", "sasl__password": 'a"b\\c;\nd', "security__protocol": "sasl_ssl"}
-    options = spark_options(config(**login))
-    assert options["kafka.security.protocol"] == "SASL_SSL"
-    assert options["kafka.sasl.mechanism"] == mechanism.upper()
-    module = f"org.apache.kafka.common.security.{module}LoginModule"
-    assert options["kafka.sasl.jaas.config"] == f'{module} required username="ann" password="a\\"b\\\\c;\\nd";'
-
-
-def test_an_incomplete_login_for_java_is_refused_with_a_cure() -> None:
-    with pytest.raises(ConfigError, match=r"'OAUTHBEARER' needs main\.consumer\.sasl\.jaas\.config"):
-        spark_options(config(sasl__mechanism="OAUTHBEARER"))
-    with pytest.raises(ConfigError, match=r"'PLAIN' needs sasl\.username and sasl\.password"):
-        spark_options(config(sasl__mechanism="PLAIN", sasl__username="ann"))
-    jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
-    options = spark_options(config(sasl__mechanism="OAUTHBEARER", main__consumer__sasl__jaas__config=jaas))
-    assert (options["kafka.sasl.mechanism"], options["kafka.sasl.jaas.config"]) == ("OAUTHBEARER", jaas)
-
-
-def test_certificates_are_converted_for_java(tmp_path: Path) -> None:
-    for name in ("ca", "certificate", "key"):
-        (tmp_path / name).write_text(f"-----BEGIN {name}-----", encoding="ascii")
-    files = {f"ssl__{name}__location": str(tmp_path / name) for name in ("ca", "certificate", "key")}
-    from_files = spark_options(config(**files, ssl__key__password="x"))
-    assert from_files["kafka.ssl.truststore.type"] == from_files["kafka.ssl.keystore.type"] == "PEM"
-    assert from_files["kafka.ssl.truststore.certificates"] == "-----BEGIN ca-----"
-    assert from_files["kafka.ssl.keystore.certificate.chain"] == "-----BEGIN certificate-----"
-    assert from_files["kafka.ssl.keystore.key"] == "-----BEGIN key-----"
-    assert from_files["kafka.ssl.key.password"] == "x"
-    inline = spark_options(config(ssl__ca__pem="ca", ssl__certificate__pem="certificate", ssl__key__pem="key"))
-    assert (inline["kafka.ssl.truststore.type"], inline["kafka.ssl.keystore.type"]) == ("PEM", "PEM")
-    assert (inline["kafka.ssl.truststore.certificates"], inline["kafka.ssl.keystore.key"]) == ("ca", "key")
-    keystore = spark_options(config(ssl__keystore__location="k.p12", ssl__keystore__password="x"))
-    assert (keystore["kafka.ssl.keystore.type"], keystore["kafka.ssl.keystore.location"]) == ("PKCS12", "k.p12")
-    with pytest.raises(ConfigError, match=r"ssl\.ca\.location: cannot read '.*none' as PEM: FileNotFoundError"):
-        spark_options(config(ssl__ca__location=str(tmp_path / "none")))
+def test_nothing_makes_the_reader_of_source_topics_another_groups() -> None:
+    assert input_settings(config(), "app")["group.id"] == "app"
 
 
 @pytest.mark.parametrize("client", [open_admin, lambda settings: open_consumer(consumer_settings(settings, "app"))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.engines.port import Whereabouts
 from penstock.observation import Recorder
 from penstock.observation.metrics import Metrics
 from penstock.spark.memory import JvmReport
@@ -16,4 +17,5 @@ def all_metrics() -> Metrics:
     metrics = Metrics("word-count", recorder, lambda: "running", epoch_timeout_s=60, jvm=lambda: JVM)
     fed(recorder, clock)
     recorder.hosts = {0: "a.example", 1: "b.example", 2: "a.example"}
+    recorder.whereabouts = lambda: Whereabouts("spark", {"a.example": 2, "b.example": 1}, "Spark tasks")
     return metrics

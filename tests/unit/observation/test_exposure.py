@@ -54,7 +54,7 @@ class InProcess:
         self.program = program
         self.records: list[Raw] = []
 
-    def run(self, epoch: Epoch, is_small: bool, ranges: Any, batch_records: int | None) -> pa.Table:
+    def run(self, epoch: Epoch, is_small: bool, ranges: Any) -> pa.Table:
         rows = [{"name": 0, "origin": 0, "offset": number, **record._asdict()} for number, record in enumerate(self.records)]
         return run_epoch(self.program, epoch, [pa.RecordBatch.from_pylist(rows, schema=INPUT)])
 

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock import errors
+from penstock.engines.port import Whereabouts
 from penstock.epochs.wire import LaneReport
 from penstock.observation import PartitionReport, Recorder
 from penstock.observation.metrics import BOUNDS, STATES, Durations, Metrics
@@ -67,6 +68,15 @@ def test_names_follow_the_conventions() -> None:
 
 
 class TestApplication:
+    def test_its_slots_are_counted_by_host_as_soon_as_there_are_some(self, metrics: Metrics, recorder: Recorder) -> None:
+        def slots() -> dict[str, float]:
+            return {dict(labels)["host"]: n for (name, labels), n in samples(metrics).items() if name == "penstock_slots"}
+
+        assert slots() == {}
+        recorder.whereabouts = lambda: Whereabouts("spark", {"b": 2, "a": 1}, "Spark tasks")
+        assert slots() == {"a": 1, "b": 2}
+        assert value(metrics, "penstock_slots", engine="spark", kind="Spark tasks", host="b") == 2
+
     def test_it_is_in_exactly_one_state(self, recorder: Recorder) -> None:
         assert set(STATES) == {state.value for state in State}
         for now in STATES:

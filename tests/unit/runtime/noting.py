@@ -55,7 +55,6 @@ class Noted:
         self.epochs: list[Epoch] = []
         self.small: list[bool | None] = []
         self.ranges: list[Mapping[Partition, tuple[int, int]]] = []
-        self.batch_records: list[int | None] = []
         self.rolled_back: list[Epoch] = []
         self.calls: list[str] = []
         self.offsets: list[list[SourceOffset]] = []
@@ -68,11 +67,8 @@ class Noted:
         self.commit_failure: Exception | None = None
         self.during: Callable[[], None] = lambda: None
 
-    def run(
-        self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]], batch_records: int | None
-    ) -> pa.Table:
+    def run(self, epoch: Epoch, is_small: bool, ranges: Mapping[Partition, tuple[int, int]]) -> pa.Table:
         self.ranges.append(ranges)
-        self.batch_records.append(batch_records)
         if self.fits is not None and sum(end - begin for begin, end in ranges.values()) > self.fits:
             self.epochs.append(epoch)
             raise EpochTooLargeError("The epoch's Spark job failed, probably because of its size: OutOfMemoryError")

@@ -1,4 +1,4 @@
-"""Epochs that are too large: their jobs fail because of the size, and are retried with fewer records until they fit."""
+"""Attempts at an epoch: it runs again if a slot was lost, and with fewer records until they fit if it was too large."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.epochs.bounds import Measured, measure_row
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Kind, out_rows
-from penstock.errors import EpochTooLargeError, ProcessingError
+from penstock.errors import EpochTooLargeError, LaneMovedError, ProcessingError
 from penstock.records import Partition
 from penstock.runtime.attempts import Attempts, Fitted, Offer, Ranges
 from penstock.runtime.epoch_size import EpochSize
@@ -50,18 +51,18 @@ class Jobs:
         self.ranges: list[Ranges] = []
         self.small: list[bool] = []
         self.epochs: list[Epoch] = []
-        self.batches: list[int | None] = []
         self.calls: list[str] = []
         self.rolled_back: list[Epoch] = []
+        self.losses: list[Exception] = []
+        """Raised by the next roll-backs."""
 
-    def run(self, epoch: Epoch, is_small: bool, ranges: Ranges, batch_records: int | None) -> pa.Table:
+    def run(self, epoch: Epoch, is_small: bool, ranges: Ranges) -> pa.Table:
         count = sum(end - begin for begin, end in ranges.values())
         self.calls.append("run")
         self.counts.append(count)
         self.ranges.append(ranges)
         self.small.append(is_small)
         self.epochs.append(epoch)
-        self.batches.append(batch_records)
         return self.answer(count, epoch)
 
     def tick(self, epoch: Epoch) -> pa.Table:
@@ -71,6 +72,8 @@ class Jobs:
     def roll_back(self, epoch: Epoch) -> None:
         self.calls.append("roll back")
         self.rolled_back.append(epoch)
+        if self.losses:
+            raise self.losses.pop(0)
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
         raise NotImplementedError
@@ -118,7 +121,6 @@ class TestInput:
         given.run(64, 64)
         given.run(64, 64)
         assert given.jobs.counts == [64, 20]
-        assert given.jobs.batches == [None, 3]
 
     def test_the_bytes_sent_determine_it_too(self) -> None:
         large = pa.concat_tables([out_rows(Kind.SINK, 0, 0, 0, b"k", bytes(20 * MB))] * 8)
@@ -265,6 +267,87 @@ class TestOneRecord:
             offset = found.ends[A0]
         assert given.given_up == [(A0, poison)]
         assert (poison, poison + 1) in done
+
+
+LOST, FAILED = SlotLostError("A slot has ended."), TaskFailedError("Unexpected failure: a bug")
+
+
+def failing(*errors: Exception) -> Answer:
+    """A job that fails with these errors, one after the other, and then does not."""
+    left = list(errors)
+
+    def answer(count: int, epoch: Epoch) -> pa.Table:
+        if left:
+            raise left.pop(0)
+        return rows()
+
+    return answer
+
+
+class TestLosses:
+    @pytest.mark.parametrize("errors", [[LOST], [FAILED], [LOST, FAILED, LOST]])
+    def test_the_same_epoch_runs_again_after_a_roll_back(self, errors: list[Exception]) -> None:
+        given = Given(failing(*errors))
+        done = given.run(64)
+        tries = len(errors)
+        assert given.jobs.calls == ["run", *["roll back", "run"] * tries]
+        assert given.jobs.counts == [64] * (tries + 1)
+        assert [epoch.attempt for epoch in given.jobs.epochs] == list(range(tries + 1))
+        assert [epoch.attempt for epoch in given.jobs.rolled_back] == list(range(1, tries + 1))
+        assert done.ends == {A0: 164, A1: 7}
+        assert given.begun_again == []  # it goes on in the time that it has
+        given.run(10)
+        assert given.jobs.epochs[-1].attempt == tries
+
+    def test_an_epoch_without_records_runs_again_too(self) -> None:
+        given = Given(failing(LOST, FAILED))
+        given.attempts.tick(EPOCH)
+        assert given.jobs.calls == ["tick", "roll back", "tick", "roll back", "tick"]
+
+    def test_an_epoch_whose_slot_is_always_lost_may_be_too_large(self) -> None:
+        given = Given(failing(*[LOST] * 4))
+        assert given.run(64).ends == {A0: 132, A1: 7}
+        assert given.jobs.counts == [64, 64, 64, 64, 32]
+        assert given.begun_again == [5]
+        attempts = [epoch.attempt for epoch in given.jobs.epochs]
+        assert attempts == sorted(set(attempts)), "earlier tasks are fenced each time"
+
+    def test_an_error_that_always_comes_is_raised(self) -> None:
+        given = Given(failing(*[FAILED] * 4))
+        with pytest.raises(TaskFailedError, match="a bug"):
+            given.run(64)
+        assert given.jobs.counts == [64] * 4
+
+    def test_one_that_is_late_is_too_large_at_once(self) -> None:
+        given = Given(failing(LateError("A slot has not answered in time.")))
+        given.run(64)
+        assert given.jobs.counts == [64, 32]
+        assert given.begun_again == [5]
+
+    def test_what_was_too_large_before_lanes_moved_is_known_afterwards(self) -> None:
+        given = Given(fits_up_to(32))
+        given.jobs.losses = [LaneMovedError("another host")]
+        with pytest.raises(LaneMovedError):
+            given.run(64)
+        given.run(64)
+        assert given.jobs.counts == [64, 32]
+
+    @pytest.mark.parametrize("error", [LOST, FAILED])
+    def test_a_roll_back_is_tried_again_for_the_same_attempt(self, error: Exception) -> None:
+        given = Given(failing(LOST))
+        given.jobs.losses = [error] * 3
+        given.run(64)
+        assert given.jobs.calls == ["run", *["roll back"] * 4, "run"]
+        assert [epoch.attempt for epoch in given.jobs.rolled_back] == [1] * 4
+        given.jobs.losses = [error] * 4
+        with pytest.raises(type(error)):
+            given.attempts.roll_back(EPOCH)
+
+    def test_an_error_that_has_a_reason_is_raised_at_once(self) -> None:
+        given = Given(failing(ProcessingError("no such order")))
+        with pytest.raises(ProcessingError):
+            given.run(64)
+        assert given.jobs.calls == ["run"]
 
 
 class TestTicks:

@@ -81,8 +81,12 @@ def announced_by(process: subprocess.Popen[str]) -> Announcement:
 
 def heard_from(found: Announcement) -> None:
     """Wait until the beacon sends beats to whoever knows its key."""
-    with socket.create_connection((found.host, found.port), PATIENCE_S) as connection:
-        assert Channel(connection, found.key, is_server=False).receive(most=0) == b""
+    with connected_to(found) as channel:
+        assert channel.receive(most=0) == b""
+
+
+def connected_to(found: Announcement) -> closing[Channel]:
+    return closing(Channel(socket.create_connection((found.host, found.port), PATIENCE_S), found.key, is_server=False))
 
 
 class TestAnInstanceThatEnds:
@@ -165,21 +169,20 @@ class Scripted:
 
 
 def beats(connection: socket.socket) -> None:
-    channel = Channel(connection, KEY, is_server=True)
-    while True:
-        channel.send(b"")
-        time.sleep(0.05)
+    with closing(Channel(connection, KEY, is_server=True)) as channel:
+        while True:
+            channel.send(b"")
+            time.sleep(0.05)
 
 
 def leaves(connection: socket.socket) -> None:
     """As a connection that something in between has cut."""
-    Channel(connection, KEY, is_server=True)
-    connection.close()
+    Channel(connection, KEY, is_server=True).close()
 
 
 def is_silent(connection: socket.socket) -> None:
-    Channel(connection, KEY, is_server=True)
-    time.sleep(LONG_S)
+    with closing(Channel(connection, KEY, is_server=True)):
+        time.sleep(LONG_S)
 
 
 def says_nothing_at_all(connection: socket.socket) -> None:
@@ -252,8 +255,7 @@ class TestStrangers:
         monkeypatch.setattr(module, "MOST_STANDBYS", 1)
         with closing(Beacon(LOOPBACK, 0)) as beacon:
             found = beacon.announcement("i1")
-            with socket.create_connection((found.host, found.port), PATIENCE_S) as first:
-                channel = Channel(first, found.key, is_server=False)
+            with connected_to(found) as channel:
                 with socket.create_connection((found.host, found.port), PATIENCE_S) as second:
                     assert second.recv(1) == b""
                 assert channel.receive(most=0) == b""

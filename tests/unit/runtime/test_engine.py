@@ -1,292 +1,154 @@
-"""Where epochs run: on worker processes if the driver has read their records, on Spark otherwise, which is opened for that."""
+"""Where an application runs: Spark is opened ahead, unless it is to do without; its lanes are on this machine or on a cluster."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 
+from penstock import StreamsBuilder, Topology
 from penstock.config import Config
-from penstock.epochs.program import Epoch
-from penstock.epochs.standing import Committed
+from penstock.engines.many_hosts import ManyHosts
+from penstock.engines.one_host import OneHost
+from penstock.epochs.program import Program
 from penstock.errors import ConfigError
-from penstock.records import Partition
-from penstock.runtime import engine as engines
-from penstock.runtime import spark_engine
-from penstock.runtime.engine import FED_LANES, FED_RECORDS, Engine, TaskSetUp, most_by_workers
-from penstock.runtime.inputs import ListedInput, MixedInput
-from penstock.runtime.time_order import OrderedInput
+from penstock.runtime import engine as module
+from penstock.runtime import on_spark
+from penstock.runtime.engine import Hosting, opening_hosts
+from penstock.runtime.set_up import TaskSetUp
+from penstock.runtime.spark_work import SparkWork
+from penstock.telemetry import logs
+from penstock.topology import SourceNode
 from tests.unit.epochs.application import program_of
+from tests.unit.epochs.spread import KEY
 from tests.unit.runtime.noting import counting
 
-A0, A1 = ("a", 0), ("a", 1)
-EPOCH = Epoch(1, 0, 0)
-ANY = 2**62
-COMMITTED = Committed(0, "one", {}, {}, 0)
+CLUSTER = {"master": "spark://host:7077", "spark.authenticate": "false"}
+TASKS = TaskSetUp(lambda: None, 60.0)
 
 
-class Stage:
-    """The parts of an engine, replaced; records their calls."""
+class Spark:
+    """Notes what is done with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.arguments, self.options = arguments, options
         self.did: list[str] = []
-        self.pool_sizes: list[int] = []
-        self.read_to: dict[Partition, int] = {A0: 100, A1: 100}
-        self.reader_arguments: tuple[Any, ...] = ()
-        self.found_rows = 1
 
-    def pool(self, program: Any, prepare: Any, size: int, heard: Any) -> Any:
-        self.pool_sizes.append(size)
-        return _Noting(self, "pool")
+    def open(self) -> None:
+        self.did.append("open")
 
-    def workers(self, *_: Any) -> Any:
-        return _Noting(self, "workers")
+    def close(self) -> None:
+        self.did.append("close")
 
-    def spark(self, *_: Any) -> Any:
-        return _Noting(self, "spark")
-
-    def reader(self, *arguments: Any) -> Any:
-        self.reader_arguments = arguments
-        return _Noting(self, "reader")
-
-
-class _Noting:
-    """Any part: each call is noted under its name."""
-
-    def __init__(self, stage: Stage, name: str) -> None:
-        self._stage = stage
-        self._name = name
-
-    @property
-    def jobs(self) -> _Noting:
-        self._stage.did.append("spark opened")
-        return self
-
-    @property
-    def read_to(self) -> Mapping[Partition, int]:
-        return self._stage.read_to
-
-    @property
-    def num_rows(self) -> int:
-        return self._stage.found_rows
-
-    def __getattr__(self, call: str) -> Any:
-        def called(*_: Any) -> _Noting:
-            self._stage.did.append(f"{self._name}.{call}")
-            return self
-
-        return called
+    def slots(self, lanes: int) -> int:
+        return min(lanes, 3)
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    made = Stage()
-    for name, part in (
-        ("WorkerPool", made.pool),
-        ("WorkerJobs", made.workers),
-        ("SparkEngine", made.spark),
-        ("InputReader", made.reader),
-    ):
-        monkeypatch.setattr(spark_engine if name == "SparkEngine" else engines, name, part)
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Spark]:
+    """Every Spark that is made."""
+    made: list[Spark] = []
+
+    def spark(*arguments: Any, **options: Any) -> Spark:
+        made.append(Spark(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(on_spark, "Spark", spark)
     return made
 
 
 def config(**settings: Any) -> Config:
-    return Config.load(environment={}, bootstrap_servers="localhost:9092", lanes=2, **settings)
+    return Config.load(environment={}, bootstrap_servers="localhost:9092", lanes=8, **settings)
 
 
-def engine_of(lanes: int = 2, **settings: Any) -> Engine:
-    tasks = TaskSetUp(lambda: None, lambda positions, ends: [], 60)
-    return Engine(config(**settings), program_of(counting(), lanes), tasks, lambda: {A0: 900, A1: 900})
+def program(lanes: int = 8, is_spread: bool = False) -> Program:
+    return replace(program_of(counting(), lanes), is_spread=is_spread, server_key=KEY)
 
 
-CLUSTER = {"master": "spark://host:7077", "spark.authenticate": "false"}
+class TestLocal:
+    def test_it_needs_no_spark(self, opened: list[Spark]) -> None:
+        hosts = opening_hosts(config(engine="local"), program(), counting())
+        engine, spark = hosts.host(program(), TASKS)
+        assert isinstance(engine, OneHost)
+        assert (spark, opened) == (None, [])
+        assert str(engine.whereabouts).startswith("engine local: ")
+        hosts.close()
 
-
-@pytest.mark.parametrize(
-    ("settings", "lanes", "most"),
-    [
-        ({}, 1, ANY),
-        ({}, FED_LANES, ANY),
-        ({}, FED_LANES + 1, FED_RECORDS),
-        ({"spark": {"master": "local[8]"}}, 8, FED_RECORDS),
-        ({"spark": {"master": "local[8]"}}, 2, ANY),
-        ({"worker_epoch_records": 70}, 1, 70),
-        ({"worker_epoch_records": 70}, 8, 70),
-        ({"worker_epoch_records": 0}, 1, 0),
-        ({"spark": CLUSTER}, 1, 0),
-        ({"spark": CLUSTER}, 8, 0),
-        ({"spark": CLUSTER, "worker_epoch_records": 70}, 8, 0),
-        ({"engine": "local"}, 1, ANY),
-        ({"engine": "local"}, 8, ANY),
-        ({"engine": "local", "worker_epoch_records": 70}, 8, ANY),
-        ({"engine": "local", "spark": CLUSTER}, 8, ANY),
-    ],
-)
-def test_the_most_records_that_workers_run(settings: dict[str, Any], lanes: int, most: int) -> None:
-    assert most_by_workers(config(**settings), lanes) == most
-
-
-class TestProcesses:
-    def test_with_few_lanes_only_workers_are_started(self, stage: Stage) -> None:
-        engine = engine_of()
-        engine.start()
-        engine.run(EPOCH, True, {}, None)
-        engine.close()
-        assert stage.did == ["pool.start", "workers.run", "pool.close", "spark.close"]
-
-    def test_with_many_lanes_spark_is_opened_too(self, stage: Stage) -> None:
-        engine = engine_of(lanes=8)
-        engine.start()
-        engine.close()
-        assert stage.did == ["pool.start", "spark.open", "pool.close", "spark.close"]
-
-    def test_what_runs_epochs_is_warmed(self, stage: Stage) -> None:
-        for lanes, settings, warmed in (
-            (2, {}, ["workers.warm"]),
-            (8, {}, ["workers.warm", "spark.warm"]),
-            (2, {"spark": CLUSTER}, ["spark.warm"]),
-            (2, {"engine": "local"}, ["workers.warm"]),
-        ):
-            stage.did.clear()
-            engine_of(lanes, **settings).warm({})
-            assert stage.did == warmed
-
-    def test_a_cluster_has_no_workers(self, stage: Stage) -> None:
-        engine = engine_of(spark=CLUSTER)
-        engine.start()
-        engine.close()
-        assert stage.did == ["spark.open", "spark.close"]
-        assert stage.pool_sizes == []
-
-    def test_a_local_engine_has_no_spark(self, stage: Stage) -> None:
-        engine = engine_of(lanes=8, engine="local")
-        engine.start()
-        engine.close()
-        assert stage.did == ["pool.start", "pool.close"]
-        assert engine.spark is None
-
-    def test_there_are_no_more_workers_than_lanes_or_cores(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "cpu_count", lambda: 3)
-        engine_of(lanes=2)
-        engine_of(lanes=8)
-        monkeypatch.setattr(os, "cpu_count", lambda: None)
-        engine_of(lanes=8)
-        assert stage.pool_sizes == [2, 3, 1]
-
-
-class TestInput:
-    def test_with_few_lanes_the_driver_reads_everything(self, stage: Stage) -> None:
-        engine_of(max_epoch_records=77).open_input({A0: 1}, 1_000).fill()
-        assert stage.did == ["reader.fill"]
-        settings, offsets, most_records, most_bytes, _ = stage.reader_arguments
-        assert settings["group.id"] == "app"
-        assert (offsets, most_records, most_bytes) == ({A0: 1}, 2 * 77, 2 * 1_000)
-
-    def test_with_many_lanes_it_reads_only_small_epochs(self, stage: Stage) -> None:
-        assert isinstance(engine_of(lanes=8).open_input({A0: 1}, 1_000), MixedInput)
-        assert stage.reader_arguments[2] == 2 * FED_RECORDS
-
-    def test_several_topics_are_read_in_the_order_of_time(self) -> None:
-        source = engine_of().open_input({("a", 0): 1, ("b", 0): 1}, 1_000)
-        assert isinstance(source, OrderedInput)
-
-    def test_on_a_cluster_the_driver_reads_nothing(self, stage: Stage) -> None:
-        source = engine_of(spark=CLUSTER).open_input({A0: 1, A1: 1}, 1_000)
-        assert isinstance(source, ListedInput)
-        assert source.wait({A0: 1, A1: 1}, 0) == {A0: 900, A1: 900}
-        assert stage.reader_arguments == ()
-
-    def test_new_topics_are_known_everywhere(self, stage: Stage) -> None:
-        engine_of().read_too({"b": 1})
-        assert stage.did == ["workers.read_too", "spark.read_too"]
-
-
-class TestJobs:
-    @pytest.fixture
-    def mixed(self, stage: Stage) -> Engine:
-        """Up to 50 records run on workers."""
-        engine = engine_of(worker_epoch_records=50)
-        engine.open_input({A0: 0, A1: 0}, 1_000)
-        return engine
-
-    @pytest.mark.parametrize(
-        ("ranges", "did"),
-        [
-            ({A0: (0, 50)}, ["workers.run"]),
-            ({A0: (0, 25), A1: (70, 95)}, ["workers.run"]),
-            ({A0: (0, 51)}, ["spark opened", "spark.run"]),
-            ({A0: (0, 26), A1: (75, 100)}, ["spark opened", "spark.run"]),
-        ],
-    )
-    def test_the_size_of_an_epoch_decides(self, stage: Stage, mixed: Engine, ranges: Any, did: list[str]) -> None:
-        mixed.run(EPOCH, False, ranges, None)
-        assert stage.did == did
-
-    def test_small_epochs_of_a_large_backlog_run_on_spark_if_the_driver_has_not_read_them(
-        self, stage: Stage, mixed: Engine
+    @pytest.mark.parametrize(("lanes", "cores", "slots"), [(2, 3, 2), (8, 3, 3), (8, None, 1)])
+    def test_there_are_no_more_slots_than_lanes_or_cores(
+        self, monkeypatch: pytest.MonkeyPatch, lanes: int, cores: int | None, slots: int
     ) -> None:
-        """The first epoch of a start, a retry with fewer records, the rest of a backlog: workers would not see their records."""
-        mixed.run(EPOCH, True, {A0: (90, 101)}, None)
-        mixed.run(EPOCH, True, {A0: (0, 1), A1: (300, 310)}, None)
-        assert stage.did == ["spark opened", "spark.run"] * 2
+        monkeypatch.setattr(os, "cpu_count", lambda: cores)
+        engine, _ = opening_hosts(config(engine="local"), program(lanes), counting()).host(program(lanes), TASKS)
+        assert engine.whereabouts.slots == {"this host": slots}
 
-    def test_epochs_without_records_and_roll_backs_run_on_workers(self, stage: Stage, mixed: Engine) -> None:
-        mixed.tick(EPOCH)
-        mixed.roll_back(EPOCH)
-        mixed.restore(COMMITTED, lambda positions, ends: [], lambda left: None)
-        assert stage.did == ["workers.tick", "workers.roll_back", "workers.restore"]
+    def test_what_slots_write_is_logged(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        made: list[Any] = []
 
-    def test_on_a_cluster_everything_runs_on_spark(self, stage: Stage) -> None:
-        engine = engine_of(spark=CLUSTER)
-        engine.run(EPOCH, True, {A0: (0, 1)}, None)
-        engine.tick(EPOCH)
-        engine.roll_back(EPOCH)
-        engine.restore(COMMITTED, lambda positions, ends: [], lambda left: None)
-        engine.read(A0, 7)
-        assert [call for call in stage.did if call != "spark opened"] == [
-            "spark.run",
-            "spark.tick",
-            "spark.roll_back",
-            "spark.restore",
-            "spark.read",
-        ]
+        def slots(*arguments: Any) -> Any:
+            made.append(arguments)
+            return SimpleNamespace(slot=None)
 
-    def test_one_record_is_read_from_what_the_driver_has_read_or_by_spark(self, stage: Stage, mixed: Engine) -> None:
-        mixed.read(A0, 7)
-        stage.found_rows = 0
-        mixed.read(A0, 7)
-        engine_of(engine="local").read(A0, 7)
-        assert stage.did == ["workers.read", "workers.read", "spark opened", "spark.read", "workers.read"]
+        monkeypatch.setattr(module, "ForkedSlots", slots)
+        opening_hosts(config(engine="local"), program(2), counting()).host(program(2), TASKS)
+        [(_, prepare, _, heard)] = made
+        assert (prepare, heard) == (TASKS.prepare, logs.pass_on)
+
+    def test_what_needs_spark_is_refused_with_the_cure(self) -> None:
+        hosting = opening_hosts(config(engine="local"), program(2), counting()).host(program(2), TASKS)
+        with pytest.raises(ConfigError, match=r"SQL, tables, .* need Spark, .* engine = local\. Set engine to spark\."):
+            hosting.require_spark()
 
 
-def test_sql_without_spark_is_refused_with_the_cure(stage: Stage) -> None:
-    with pytest.raises(ConfigError, match=r"SQL, tables, .* need Spark, .* engine = local\. Set engine to spark\."):
-        engine_of(engine="local").require_spark()
-    assert engine_of().require_spark() is not None
+class TestSpark:
+    def test_it_is_opened_ahead_and_outlives_the_lanes(self, opened: list[Spark]) -> None:
+        hosts = opening_hosts(config(spark={"master": "local[4]"}), program(), counting())
+        [spark] = opened
+        assert spark.arguments == ("app", 8, {"master": "local[4]"}, logs.pass_on)
+        assert spark.did == ["open"]
+        hosting = hosts.host(program(5), TASKS)
+        assert isinstance(hosting.engine, OneHost)
+        assert isinstance(hosting.require_spark(), SparkWork)
+        assert str(hosting.engine.whereabouts) == "engine spark: 0 Spark tasks (none yet)"
+        hosting.close()
+        assert spark.did == ["open"]
+        hosts.close()
+        assert spark.did == ["open", "close"]
+
+    def test_lanes_of_a_cluster_are_on_many_hosts(self, opened: list[Spark]) -> None:
+        topics: Any = object()
+        tasks = TASKS._replace(global_topics=lambda: topics)
+        hosting = opening_hosts(config(spark=CLUSTER), program(is_spread=True), counting()).host(program(is_spread=True), tasks)
+        assert isinstance(hosting.engine, ManyHosts)
+        assert hosting.engine._global_topics() is topics
+        assert hosting.engine._write_stage() is None
+        hosting.close()
+
+    @pytest.mark.parametrize("reads", [None, "backfill", "contents"])
+    def test_it_knows_whether_it_will_read_frames(self, opened: list[Spark], reads: str | None) -> None:
+        opening_hosts(config(), program(), reading(reads))
+        assert opened[0].options == {"has_frames": reads is not None}
 
 
-@pytest.mark.parametrize("has_stores", [False, True])
-def test_lanes_of_a_cluster_must_move_when_executors_have_changed(
-    stage: Stage, has_stores: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engines, "has_lanes", lambda program: has_stores)
-    engine: Any = engine_of(spark=CLUSTER)
-    engine.spark = SimpleNamespace(hosts=SimpleNamespace(have_changed=lambda: True))
-    assert engine.must_move() == has_stores
-    assert not engine_of().must_move()
-    assert not engine_of(engine="local").must_move()
+def reading(reads: str | None) -> Topology:
+    """A topology with a source, to which something else belongs than its topic."""
+    builder = StreamsBuilder()
+    builder.stream("in", value=str).to("out", value=str)
+    topology = builder.build()
+    if reads is None:
+        return topology
+    source = next(node for node in topology.nodes.values() if isinstance(node, SourceNode))
+    something: dict[str, Any] = {reads: object()}
+    changed: Any = SimpleNamespace(nodes={source.name: replace(source, **something)})
+    return cast("Topology", changed)
 
 
-def test_a_step_of_a_migration_runs_where_lanes_are(stage: Stage) -> None:
-    epoch = Epoch(6, 5, 0)
-    done = engine_of(lanes=3).migrate(
-        epoch, lambda assigned: pa.table({"lane": [assigned.lane], "epoch": [assigned.epoch.number]})
-    )
-    assert done.to_pylist() == [{"lane": lane, "epoch": 6} for lane in range(3)]
-    engine_of(spark=CLUSTER).migrate(epoch, lambda assigned: pa.table({}))
-    assert stage.did == ["spark.migrate"]
+def test_spark_ends_its_work_before_the_lanes() -> None:
+    did: list[str] = []
+    engine: Any = SimpleNamespace(close=lambda: did.append("lanes"))
+    spark: Any = SimpleNamespace(close=lambda: did.append("tables"))
+    Hosting(engine, spark).close()
+    assert did == ["tables", "lanes"]

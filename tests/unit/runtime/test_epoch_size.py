@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.runtime.epoch_size import CALM_EPOCHS, FIRST_RECORDS, GROWTH, MOST_BATCH_RECORDS, EpochSize
+from penstock.runtime.epoch_size import CALM_EPOCHS, FIRST_RECORDS, GROWTH, EpochSize
 from penstock.runtime.share import take
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
@@ -121,28 +121,10 @@ class TestBytes:
     def test_the_output_of_records_limits_an_epoch_too(self) -> None:
         found = sized(size=100 * MB)
         found.read({A0: (1_000, 100_000)})
-        found.sent(1_000, 1_000_000, 100 * MB)
+        found.sent(1_000, 100 * MB)
         assert taken(found) == 1_000
-        found.sent(1_000, 2_000_000, 200 * MB)
+        found.sent(1_000, 200 * MB)
         assert 500 < taken(found) < 700
-
-    def test_batches_have_fewer_records_if_those_are_large(self) -> None:
-        found = sized()
-        assert found.batch_records is None
-        found.read({A0: (1_000, 100_000)})
-        assert found.batch_records == MOST_BATCH_RECORDS
-        found.read({B0: (10, 10 * MB)})
-        assert found.batch_records == 16
-        found.sent(10, 10, 160 * MB)
-        assert found.batch_records == 1
-
-    def test_after_an_epoch_that_was_too_large_record_sizes_are_unknown(self) -> None:
-        found = sized()
-        found.read({A0: (1_000, 100_000)})
-        found.was_too_large(1_000)
-        assert found.batch_records is None
-        found.went_well(500, 0.1)
-        assert found.batch_records == MOST_BATCH_RECORDS
 
 
 class TestFailures:

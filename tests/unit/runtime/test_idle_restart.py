@@ -42,7 +42,7 @@ class InProcess:
         self.records: list[dict[str, Any]] = []
         self.sent: list[tuple[bytes, bytes]] = []
 
-    def run(self, epoch: Epoch, is_small: bool, ranges: Any, batch_records: int | None) -> pa.Table:
+    def run(self, epoch: Epoch, is_small: bool, ranges: Any) -> pa.Table:
         return run_epoch(self.program, epoch, [pa.RecordBatch.from_pylist(self.records, schema=INPUT)])
 
     def tick(self, epoch: Epoch) -> pa.Table:

@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from penstock.errors import BrokerError, TopicError
 from penstock.records import Partition
-from penstock.runtime.inputs import InputLoop, ListedInput, MixedInput, Offsets
+from penstock.runtime.inputs import InputLoop, Offsets
 from penstock.runtime.progress import Progress
 from verification.harness.processes import wait_until
 
@@ -304,75 +303,3 @@ class _Moving:
 
     def monotonic(self) -> float:
         return time.monotonic() + 60 * len(self._minutes)
-
-
-class TestListedInput:
-    def test_it_waits_until_a_topic_has_grown(self) -> None:
-        answers = iter([{A0: 10, A1: 20}, {A0: 10, A1: 20}, {A0: 10, A1: 21}])
-        assert ListedInput(lambda: next(answers)).wait({A0: 10, A1: 20}, PATIENCE_S) == {A0: 10, A1: 21}
-
-    def test_it_waits_no_longer_than_it_may(self) -> None:
-        asked: list[int] = []
-
-        def ends() -> Offsets:
-            asked.append(1)
-            return {A0: 10}
-
-        assert ListedInput(ends).wait({A0: 10}, 0) == {A0: 10}
-        assert len(asked) == 1
-        assert ListedInput(ends).wait({A0: 10}, 0.12) == {A0: 10}
-        assert 2 <= len(asked) - 1 <= 4
-
-    def test_a_topic_never_ends_before_what_was_taken(self) -> None:
-        """A broker that was just elected may not know all records yet."""
-        assert ListedInput(lambda: {A0: 7, A1: 30}).wait({A0: 10, A1: 20}, 0) == {A0: 10, A1: 30}
-
-    def test_partitions_that_are_not_read_do_not_matter(self) -> None:
-        assert ListedInput(lambda: {A0: 10, A1: 30}).wait({A0: 10}, 0) == {A0: 10}
-
-    def test_it_keeps_nothing(self) -> None:
-        listed = ListedInput(dict)
-        listed.fill()
-        listed.idle(0)
-        listed.release({A0: 1})
-        listed.close()
-
-
-class TestMixedInput:
-    def waited(self, read: Offsets, ends: Offsets, most: int = 5) -> Offsets:
-        return MixedInput(Reader(read), ListedInput(lambda: ends), most, lambda: True).wait(TAKEN, 0)
-
-    def test_few_records_are_those_that_were_read(self) -> None:
-        def ends() -> Offsets:
-            raise AssertionError("the brokers need not be asked")
-
-        mixed = MixedInput(Reader({A0: 13, A1: 21}), ListedInput(ends), 5, lambda: True)
-        assert mixed.wait(TAKEN, 0) == {A0: 13, A1: 21}
-
-    def test_many_records_are_all_that_there_are(self) -> None:
-        assert self.waited({A0: 14, A1: 21}, {A0: 900, A1: 700}) == {A0: 900, A1: 700}
-
-    def test_as_many_as_may_be_are_still_those_that_were_read(self) -> None:
-        assert self.waited({A0: 14, A1: 21}, {A0: 13, A1: 22}) == {A0: 14, A1: 21}
-
-    def test_the_reader_goes_on_until_the_other_engine_has_started(self) -> None:
-        mixed = MixedInput(Reader({A0: 16, A1: 20}), ListedInput(lambda: {A0: 99, A1: 99}), 5, lambda: False)
-        assert mixed.wait(TAKEN, 0) == {A0: 16, A1: 20}
-
-    def test_it_goes_back_to_few_records_after_many(self) -> None:
-        reader, ends = Reader({A0: 15, A1: 20}), {A0: 900, A1: 20}
-        mixed = MixedInput(reader, ListedInput(lambda: ends), 5, lambda: True)
-        assert mixed.wait(TAKEN, 0) == ends
-        mixed.release(ends)
-        reader.ends = {A0: 902, A1: 20}
-        assert mixed.wait(ends, 0) == {A0: 902, A1: 20}
-        assert reader.released == [ends]
-
-    def test_only_the_reader_is_filled_and_closed(self) -> None:
-        reader = Reader(TAKEN)
-        listed: Any = None
-        mixed = MixedInput(reader, listed, 5, lambda: True)
-        mixed.fill()
-        mixed.idle(0)
-        mixed.close()
-        assert (reader.filled, reader.idled, reader.is_closed) == (1, 1, True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import Store, StreamsBuilder, Topology
+from penstock.engines.requests import Migrate
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch
@@ -21,11 +22,8 @@ from penstock.plan import TopologyFacts, facts
 from penstock.runtime import migrations as module
 from penstock.runtime.migrations import Migrations, RunSteps
 from penstock.runtime.progress import Progress
-from penstock.spark import tasks
-from penstock.spark.migration import migrating_task
 from tests.unit.epochs.application import Application, Raw
 from tests.unit.epochs.spread import SpreadApplication
-from tests.unit.spark.test_tasks import broadcast_of
 
 KEYS = 40
 RECORDS = [Raw(b"k%d" % number, b"1", number) for number in range(KEYS)]
@@ -72,16 +70,15 @@ def by_driver(app: Application) -> RunSteps:
     return run
 
 
-def by_tasks(app: Application) -> RunSteps:
-    """Run a step in a task per lane, which knows only the directory of its host."""
+def by_slots(app: Application) -> RunSteps:
+    """Run a step in a slot per lane, which knows only the directory of its host."""
     assert isinstance(app, SpreadApplication)
 
     def run(epoch: Epoch, step: MigrationStep) -> pa.Table:
-        batches = []
+        batches: list[pa.RecordBatch] = []
         for lane, host in enumerate(app.placement):
-            tasks._programs.clear()
-            task = migrating_task(broadcast_of(app.on(host)), epoch, step)
-            batches += cloudpickle.loads(cloudpickle.dumps(task))(iter([pa.RecordBatch.from_pylist([{"lane": lane}])]))
+            request = cloudpickle.loads(cloudpickle.dumps(Migrate(epoch, step, (lane,))))
+            batches += request.run(app.on(host), [])
         return pa.Table.from_batches(batches)
 
     return run
@@ -112,13 +109,12 @@ def totals(app: Application) -> dict[bytes, int]:
 
 
 Run = Callable[[Application], RunSteps]
-HOSTS = [(Application, by_driver), (SpreadApplication, by_tasks)]
+HOSTS = [(Application, by_driver), (SpreadApplication, by_slots)]
 
 
 @pytest.fixture(params=HOSTS, ids=["here", "on hosts"])
 def started(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Application, Run]]:
     monkeypatch.setattr(module, "_MOST", 3)
-    monkeypatch.setattr(tasks, "_programs", {})
     make, run = request.param
     app: Application = make(tmp_path, lambda: counting(1))
     begin(app)
@@ -178,7 +174,7 @@ def test_a_lane_on_the_wrong_host_is_not_converted(tmp_path: Path) -> None:
 
     def elsewhere(epoch: Epoch, step: MigrationStep) -> pa.Table:
         app.placement = (*app.placement[1:], app.placement[0])
-        return by_tasks(app)(epoch, step)
+        return by_slots(app)(epoch, step)
 
     with pytest.raises(LaneMovedError, match="which epoch 1 does not continue"):
         migrated(app, elsewhere, Kafka(app))

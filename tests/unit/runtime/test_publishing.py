@@ -1,63 +1,47 @@
-"""Who writes, if the settings leave it open; `tests/jvm/cluster` has real clusters and brokers."""
+"""Who publishes, which a setting decides; `tests/jvm/cluster` has real clusters and brokers."""
 
 from __future__ import annotations
 
-import logging
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.config import Config
-from penstock.errors import ConfigError
-from penstock.runtime.publishing import WRITTEN_LANES, with_writers
-from penstock.spark import writing
+from penstock.epochs.program import Program
+from penstock.kafka.publishers import TransactionalPublisher
+from penstock.kafka.writers.publisher import SharedPublisher
+from penstock.runtime.publishing import new_publisher
+from tests.unit.epochs.application import Application
 
 KAFKA = {"bootstrap.servers": "nowhere:1"}
 CLUSTER: dict[str, Any] = {
-    "lanes": WRITTEN_LANES + 1,
+    "lanes": 9,
     "spark": {"master": "spark://master:7077", "spark.authenticate.secret": "known"},
 }
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
-    """The settings with which brokers are asked whether several processes may write in one transaction; they may."""
-    found: list[Config] = []
-    monkeypatch.setattr(writing, "require_shared_transactions", found.append)
-    return found
+def program(tmp_path: Path) -> Program:
+    return Application(tmp_path).program(1, "i")
 
 
-def test_executors_of_a_cluster_write(asked: list[Config]) -> None:
-    assert with_writers(Config(kafka=KAFKA, **CLUSTER)).executors_write
-    assert [config.writers for config in asked] == ["executors"]
+def published(config: Config, program: Program, *largest: int) -> Any:
+    written: Any = {name: SimpleNamespace(max_message_bytes=most) for name, most in zip("ab", largest, strict=True)}
+    return new_publisher(config, program, written, [*largest, 2_000_000], lambda statistics: None)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"engine": "local"},
-        {**CLUSTER, "lanes": WRITTEN_LANES},
-        {**CLUSTER, "tracing": True},
-        {**CLUSTER, "guarantee": "at_least_once"},
-    ],
-)
-def test_otherwise_the_driver_does(given: dict[str, Any], asked: list[Config]) -> None:
-    assert with_writers(Config.load(environment={}, bootstrap_servers="nowhere:1", **given)).writers == "driver"
-    assert asked == []
+@pytest.mark.parametrize("given", [{}, {"engine": "local"}, CLUSTER, {**CLUSTER, "writers": "driver"}])
+def test_the_driver_writes_by_default(given: dict[str, Any], program: Program) -> None:
+    publisher, stage = published(Config(kafka=KAFKA, **given), program, 1_000, 500)
+    assert isinstance(publisher, TransactionalPublisher)
+    assert stage is None
 
 
-@pytest.mark.parametrize("writers", ["driver", "executors"])
-def test_a_setting_decides(writers: str, asked: list[Config]) -> None:
-    assert with_writers(Config(kafka=KAFKA, writers=writers, **CLUSTER)).writers == writers
-    assert asked == []
-
-
-def test_brokers_that_cannot_are_named_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def refuse(config: Config) -> None:
-        raise ConfigError("writers: the brokers are too old.")
-
-    monkeypatch.setattr(writing, "require_shared_transactions", refuse)
-    with caplog.at_level(logging.INFO, "penstock.runtime.publishing"):
-        assert with_writers(Config(kafka=KAFKA, **CLUSTER)).writers == "driver"
-    assert "the driver writes results and changelogs: writers: the brokers are too old." in caplog.text
+def test_executors_share_a_transaction_and_know_the_limits_of_topics(program: Program) -> None:
+    publisher, stage = published(Config(kafka=KAFKA, writers="executors", **CLUSTER), program, 1_000, 3_000_000)
+    assert isinstance(publisher, SharedPublisher)
+    assert stage._transactions is publisher.transactions
+    assert stage._limits == {"a": 1_000, "b": 3_000_000}
+    publisher.close()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from penstock.engines.messages import described, raised
 from penstock.errors import BrokerError, CommitError, ConfigError, FencedError, IncompatibleTopologyError, TopicError
 from penstock.observation import EpochReport
 from penstock.plan import Changes, Decision, Verdict
@@ -249,8 +250,7 @@ class TestLosing:
         assert not has_lost(RuntimeError("anything"), 0)
 
     def test_an_error_of_a_task_counts_too(self) -> None:
-        report = "org.apache.spark.SparkException: Job aborted\npenstock.errors.exceptions.FencedError: Another instance of 'app'"
-        assert has_lost(RuntimeError(report), 0)
+        assert has_lost(raised(described(FencedError("Another instance of 'app'"))), 0)
 
 
 def report_of(number: int) -> EpochReport:

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from penstock.spark.context import context_settings
 from penstock.spark.daemon import PRELOADED
-from penstock.spark.session import session_settings
 
 THREADS = """
 import sys
@@ -22,10 +22,9 @@ print(sum(name != "jemalloc_bg_thd" for name in names))
 """
 
 
-def test_executors_of_a_cluster_use_it() -> None:
-    cluster = {"master": "spark://master:7077", "spark.authenticate.secret": "known"}
-    assert session_settings(2, cluster)["spark.python.daemon.module"] == "penstock.spark.daemon"
-    assert "spark.python.daemon.module" not in session_settings(2, {"master": "local[2]"})
+@pytest.mark.parametrize("settings", [{"master": "spark://master:7077"}, {"master": "local[2]"}, {}])
+def test_python_workers_come_from_it_everywhere(settings: dict[str, str]) -> None:
+    assert context_settings(2, settings)["spark.python.daemon.module"] == "penstock.spark.daemon"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from penstock.cli import cluster_checks
@@ -16,29 +17,102 @@ from penstock.cli.cluster_checks import examine_cluster
 from penstock.cli.findings import Level
 from penstock.config import Config
 from penstock.errors import ConfigError, StateError
-from penstock.spark.executors import _PACKAGES, Executor, _task, difference, inspected, refuse_unequal
+from penstock.spark import executors as module
+from penstock.spark.executors import (
+    _PACKAGES,
+    Executor,
+    _task,
+    active,
+    by_host,
+    difference,
+    inspected,
+    refuse_unequal,
+    settled,
+)
 
 OURS = " ".join(f"{name}=={version(name)}" for name in _PACKAGES)
 SAME = Executor("a", platform.python_version(), OURS, "")
 
 
-def frame(error: Exception | None = None) -> Any:
-    """A frame whose task runs here, twice."""
+def context(error: Exception | None = None) -> Any:
+    """A context whose tasks run here."""
 
-    def mapped(task: Any, schema: Any) -> Any:
-        def run() -> pa.Table:
-            if error is not None:
-                raise error
-            return pa.Table.from_batches([*task(iter([None])), *task(iter([None]))])
+    def mapped(task: Any, tasks: int) -> list[Any]:
+        if error is not None:
+            raise error
+        return [row for number in range(tasks) for row in task(iter([number]))]
 
-        return SimpleNamespace(toArrow=run)
+    def parallelize(numbers: range, tasks: int) -> Any:
+        assert list(numbers) == list(range(tasks))
+        return SimpleNamespace(mapPartitions=lambda task: SimpleNamespace(collect=lambda: mapped(task, tasks)))
 
-    return SimpleNamespace(mapInArrow=mapped)
+    return SimpleNamespace(parallelize=parallelize)
+
+
+class Summaries:
+    """What Spark says about executors, the driver included."""
+
+    def __init__(self) -> None:
+        self.executors: dict[str, tuple[str, int]] = {}
+
+    @property
+    def context(self) -> Any:
+        spark = SimpleNamespace(statusStore=lambda: SimpleNamespace(executorList=self.listed))
+        return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: spark))
+
+    def listed(self, is_active_only: bool) -> Any:
+        assert is_active_only
+        found = [("driver", "driver:1", 0), *((name, f"{host}:7", cores) for name, (host, cores) in self.executors.items())]
+        each = [
+            SimpleNamespace(id=lambda n=name: n, hostPort=lambda h=at: h, totalCores=lambda c=cores: c)
+            for name, at, cores in found
+        ]
+        return SimpleNamespace(size=lambda: len(each), apply=each.__getitem__)
+
+
+@pytest.fixture
+def cluster() -> Summaries:
+    return Summaries()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which moves when somebody sleeps."""
+    now = [1_000.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    return now
+
+
+class TestExecutors:
+    def test_those_that_there_are_without_the_driver(self, cluster: Summaries) -> None:
+        assert active(cluster.context) == []
+        cluster.executors = {"2": ("b", 4), "1": ("10.0.0.1", 2), "3": ("b", 1)}
+        assert active(cluster.context) == [("1", "10.0.0.1", 2), ("2", "b", 4), ("3", "b", 1)]
+        assert by_host(active(cluster.context)) == {"10.0.0.1": 2, "b": 5}
+
+    def test_they_are_settled_when_no_more_register(
+        self, cluster: Summaries, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def sleep(seconds: float) -> None:
+            clock[0] += seconds
+            cluster.executors = {"1": ("b", 1)} if clock[0] < 1_001 else {"1": ("b", 1), "2": ("a", 2)}
+
+        monkeypatch.setattr(f"{module.__name__}.time.sleep", sleep)
+        assert settled(cluster.context) == {"a": 2, "b": 1}
+        assert clock[0] == pytest.approx(1_003, abs=0.3)
+
+    def test_without_any_it_gives_up_after_a_while(self, cluster: Summaries, clock: list[float]) -> None:
+        with pytest.raises(ConfigError, match="started no executor within 120 s"):
+            settled(cluster.context)
 
 
 def test_an_equal_executor_has_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", "a")
-    [found] = inspected(frame(), str(tmp_path / "stores"), "NO_SUCH_VARIABLE")
+    [found] = inspected(context(), 3, str(tmp_path / "stores"), "NO_SUCH_VARIABLE")
     assert found == SAME
     assert (tmp_path / "stores").is_dir()
     refuse_unequal([found])
@@ -46,12 +120,12 @@ def test_an_equal_executor_has_no_problem(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_host_may_have_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
-    [batch] = _task("/nowhere", "OWN")(iter([None]))
-    assert batch.to_pylist()[0]["problem"] == ""
+    [found] = _task("/nowhere", "OWN")(iter([0]))
+    assert Executor(*found).problem == ""
     assert (tmp_path / "own").is_dir()
     (tmp_path / "file").touch()
-    [batch] = _task(str(tmp_path / "file" / "stores"), "NO_SUCH_VARIABLE")(iter([None]))
-    assert "cannot create" in batch.to_pylist()[0]["problem"]
+    [found] = _task(str(tmp_path / "file" / "stores"), "NO_SUCH_VARIABLE")(iter([0]))
+    assert "cannot create" in Executor(*found).problem
 
 
 @pytest.mark.parametrize(
@@ -76,44 +150,61 @@ def test_all_that_differ_are_refused_at_once() -> None:
 
 def test_an_executor_without_python_is_a_matter_of_settings() -> None:
     with pytest.raises(ConfigError, match=r"cannot run a Python task.*\n.*No module named"):
-        inspected(frame(RuntimeError("No module named pyarrow")), "/x", "X")
+        inspected(context(RuntimeError("No module named pyarrow")), 3, "/x", "X")
 
 
 class TestDoctor:
     CLUSTER = Config(kafka={"bootstrap.servers": "b:1"}, spark={"master": "yarn"}, lanes=2)
 
     @pytest.fixture
-    def session(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def opened(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """A context; it counts how often it is stopped."""
         made = SimpleNamespace(stopped=0)
 
         def stop() -> None:
             made.stopped += 1
 
         made.stop = stop
-        placed = SimpleNamespace(place=lambda: None, placement=("a", "b"), each_lane=frame)
-        monkeypatch.setattr(cluster_checks, "open_session", lambda *_: made)
-        monkeypatch.setattr(cluster_checks, "Hosts", lambda *_: placed)
+        monkeypatch.setattr(cluster_checks, "has_context", lambda: False)
+        monkeypatch.setattr(cluster_checks, "open_context", lambda *_: made)
+        monkeypatch.setattr(cluster_checks, "settled", lambda _: Counter({"b": 1, "a": 2}))
         monkeypatch.setattr(cluster_checks, "inspected", lambda *_: [SAME, SAME._replace(host="b", python="3.9.1")])
-        made.hosts = placed
         return made
 
-    def test_each_executor_is_a_finding(self, session: Any) -> None:
+    def test_each_executor_is_a_finding(self, opened: Any) -> None:
         found = {finding.what: finding for finding in examine_cluster(self.CLUSTER)}
-        assert found["cluster"].found == "2 lanes on a (1), b (1)"
+        assert found["cluster"].found == "3 cores for 2 lanes and Spark's other jobs: a (2), b (1)"
         assert (found["executor a"].level, found["executor b"].level) == (Level.OK, Level.FAIL)
-        assert session.stopped == 1
+        assert opened.stopped == 1
 
-    def test_what_fails_is_one_too(self, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(*_: object) -> None:
+    def test_each_core_is_looked_at(self, opened: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        asked: list[Any] = []
+
+        def inspect(*arguments: Any) -> list[Executor]:
+            asked.append(arguments)
+            return [SAME]
+
+        monkeypatch.setattr(cluster_checks, "inspected", inspect)
+        list(examine_cluster(replace(self.CLUSTER, state_dir=tmp_path)))
+        assert asked == [(opened, 3, str(tmp_path), "PENSTOCK_STATE_DIR")]
+
+    def test_the_context_of_somebody_else_is_not_stopped(self, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cluster_checks, "has_context", lambda: True)
+        list(examine_cluster(self.CLUSTER))
+        assert opened.stopped == 0
+
+    def test_what_fails_is_one_too(self, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(_: object) -> Counter[str]:
             raise StateError("no executors")
 
-        session.hosts.place = fail
+        monkeypatch.setattr(cluster_checks, "settled", fail)
         assert [finding.level for finding in examine_cluster(self.CLUSTER)] == [Level.FAIL]
+        assert opened.stopped == 1
 
         def refuse(*_: object) -> None:
             raise ConfigError("no master")
 
-        monkeypatch.setattr(cluster_checks, "open_session", refuse)
+        monkeypatch.setattr(cluster_checks, "open_context", refuse)
         assert [finding.found for finding in examine_cluster(self.CLUSTER)] == ["no master"]
 
     def test_without_a_cluster_there_is_nothing_to_examine(self) -> None:

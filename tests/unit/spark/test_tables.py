@@ -10,20 +10,20 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from penstock.engines import serving
 from penstock.errors import NotReadyError, UnknownStoreError
 from penstock.lane_servers.protocol import Located
-from penstock.spark import tasks
 from penstock.spark.lane_finders import LanesHere, LanesOnHosts, lanes_here
 from penstock.spark.tables import StoreTables, quoted, reading_task
 from penstock.state import memory_engine
 from tests.unit.epochs.application import Application, Raw
 from tests.unit.epochs.served import ADDRESS, KEY, moved_to_hosts
-from tests.unit.spark.test_tasks import broadcast_of
+from tests.unit.spark.without_java import broadcast_of
 
 
 @pytest.fixture(autouse=True)
 def _no_programs_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "_programs", {})
+    monkeypatch.setattr(serving, "_programs", {})
 
 
 class Session:
@@ -32,7 +32,7 @@ class Session:
     def range(self, *numbers: int) -> Session:
         return self
 
-    def mapInArrow(self, task: Any, schema: Any) -> tuple[Any, Any]:  # noqa: N802 - Spark's name
+    def mapInArrow(self, task: Any, schema: Any) -> tuple[Any, Any]:
         return task, schema
 
 

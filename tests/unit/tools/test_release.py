@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import subprocess
@@ -22,23 +21,19 @@ FILES = {
     "CHANGELOG.md": CHANGELOG,
     "src/penstock/__init__.py": "",
     "src/penstock/cli/scaffold/app.py.template": "",
-    "tools/connector/jars.sha256": f"{hashlib.sha256(b'jar').hexdigest()}  one.jar\n",
     ".gitignore": "/dist/\n",
 }
 WHEEL = {
     "penstock/__init__.py": b"",
     "penstock/cli/scaffold/app.py.template": b"",
-    "penstock/spark/jars/one.jar": b"jar",
-    "penstock/spark/jars/jars.sha256": b"",
     f"{INFO}/METADATA": f"Metadata-Version: 2.4\nName: penstock\nVersion: {NUMBER}\n".encode(),
     f"{INFO}/RECORD": b"",
     f"{INFO}/WHEEL": b"",
     f"{INFO}/entry_points.txt": b"",
     f"{INFO}/licenses/LICENSE": b"",
-    f"{INFO}/sboms/penstock.cdx.json": b"{}",
 }
 SDIST = [
-    *("pyproject.toml", "hatch_build.py", "README.md", "CHANGELOG.md", "LICENSE", "PKG-INFO", "tools/connector/jars.sha256"),
+    *("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "PKG-INFO"),
     *("src/penstock/__init__.py", "src/penstock/cli/scaffold/app.py.template"),
 ]
 
@@ -144,7 +139,7 @@ def test_a_file_that_the_wheel_lacks(root: Path, name: str) -> None:
     [
         ("penstock/secret.txt", b"", "is not a file of the package"),
         ("tests/test_a.py", b"", "is not a file of the package"),
-        ("penstock/spark/jars/one.jar", b"another", "is not the jar"),
+        ("penstock/spark/jars/one.jar", b"a jar", "is not a file of the package"),
         (f"{INFO}/METADATA", b"Version: 9\n", "its metadata has version 9"),
     ],
 )

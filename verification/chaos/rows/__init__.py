@@ -24,7 +24,7 @@ GUARDED_BY = {
     "epoch_check": "stores-from-a-backup",
     "read_committed": "upstream-aborts",
     "metadata_check": "offsets-moved",
-    "one_action": "task-retried",
+    "one_answer": "connection-cut-5s",
     "digests": "stores-changed",
     "offsets_in_the_transaction": "barrier.before_commit",
     "fired_timers_are_gone": "waiting",

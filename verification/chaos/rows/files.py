@@ -1,4 +1,4 @@
-"""Accidents with the files: missing, damaged or outdated stores, and Spark's scratch."""
+"""Accidents with the files: missing, damaged or outdated stores, and temporary files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def from_a_backup(trial: Trial) -> None:
 
 
 def scratch_deleted(trial: Trial) -> None:
-    """Spark's checkpoint and its other temporary files are deleted while it runs."""
+    """Spark's temporary files, and the socket at which slots register, are deleted while it runs."""
     trial.start()
     trial.see_progress()
     for _ in range(2):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import time
-import zlib
 from collections.abc import Callable
 from functools import partial
 
@@ -18,12 +17,9 @@ TIMES = 3
 WAYS = (
     {"PENSTOCK_SMALL_EPOCH_RECORDS": "2000"},
     {"PENSTOCK_SMALL_EPOCH_RECORDS": "0"},
-    {"PENSTOCK_SMALL_EPOCH_RECORDS": "40", "PENSTOCK_WORKER_EPOCH_RECORDS": "0"},
+    {"PENSTOCK_SMALL_EPOCH_RECORDS": "40", "PENSTOCK_ENGINE": "local"},
 )
-"""Worker processes that run every epoch in one task, or every lane in its own; and Spark, which does both."""
-
-EVERY_WAY = (*WAYS, {"PENSTOCK_WORKER_EPOCH_RECORDS": "100"})
-"""Also worker processes and Spark in turns, by the size of the epoch."""
+"""One slot runs all lanes of every epoch, or each slot its own, on Spark if a row names no engine; the local engine does both."""
 
 PER_EPOCH = (
     "epoch.before_job",
@@ -49,14 +45,14 @@ ENGINE_CHANGES = 10
 
 def in_every_epoch(point: str, trial: Trial) -> None:
     """Kill at a point that every epoch passes."""
-    for hit, way in zip(_hits(trial, 3, 16), _ways(trial), strict=True):
+    for hit, way in zip(_hits(trial, 3, 16), WAYS, strict=True):
         trial.kill_at(f"{point}:{hit}:kill", **way)
     trial.finish()
 
 
 def in_every_lane(point: str, trial: Trial) -> None:
     """Kill at a point that every lane passes in every stage of an epoch."""
-    for hit, way in zip(_hits(trial, 9, 60), _ways(trial), strict=True):
+    for hit, way in zip(_hits(trial, 9, 60), WAYS, strict=True):
         trial.kill_at(f"{point}:{hit}:kill", **way)
     trial.finish()
 
@@ -73,15 +69,15 @@ def at_the_start(point: str, trial: Trial) -> None:
 
 
 def in_a_retried_task(trial: Trial) -> None:
-    """A task fails after its lane has written; the next attempt is killed before it rolls that back."""
-    for hit, way in zip(_hits(trial, 9, 60), _ways(trial), strict=True):
+    """A request fails after its lane has written; the next attempt is killed before it rolls that back."""
+    for hit, way in zip(_hits(trial, 9, 60), WAYS, strict=True):
         trial.kill_at(f"lane.after_write:{hit}:raise,lane.before_roll_back:1:kill", **way)
     trial.finish()
 
 
 def while_rolling_back(trial: Trial) -> None:
     """A start finds lanes that are ahead of Kafka, and is killed before it rolls them back."""
-    for hit, way in zip(_hits(trial, 3, 16), _ways(trial), strict=True):
+    for hit, way in zip(_hits(trial, 3, 16), WAYS, strict=True):
         trial.kill_at(f"barrier.before_commit:{hit}:kill", **way)
         trial.kill_at("restore.before_roll_back:1:kill")
     trial.finish()
@@ -105,7 +101,7 @@ def one_after_the_other(trial: Trial) -> None:
     third = slice(trial.world.seed % 3, None, 3)
     for point in (*PER_EPOCH, *PER_LANE, *PER_SECTION)[third]:
         hit = chooser.randrange(5, 24) if point in PER_LANE else chooser.randrange(3, 9)
-        trial.kill_at(f"{point}:{hit}:kill", **chooser.choice(EVERY_WAY))
+        trial.kill_at(f"{point}:{hit}:kill", **chooser.choice(WAYS))
     trial.kill_at("restore.before_roll_back:1:kill")
     for point in AT_THE_START[third]:
         trial.kill_at(f"{point}:1:kill")
@@ -119,13 +115,13 @@ def at_random_moments(kills: int, trial: Trial) -> None:
     """Kill the driver, the JVM, or everything: half the time at any moment of a start, half the time soon after progress."""
     chooser = random.Random(trial.world.seed)
     for number in range(kills):
-        way = chooser.choice(EVERY_WAY)
+        way = chooser.choice(WAYS)
         if number % 2:
             trial.come_back(**way)
             time.sleep(chooser.uniform(0, 2))
         else:
             trial.start("", Part.DRIVER, **way)
-            time.sleep(chooser.uniform(0.2, 14 if "PENSTOCK_WORKER_EPOCH_RECORDS" in way else 4))
+            time.sleep(chooser.uniform(0.2, 4 if "PENSTOCK_ENGINE" in way else 14))
         trial.kill(chooser.choice((Part.DRIVER, Part.DRIVER, Part.ALL, Part.JVM)))
         if number % 10 == 9:  # the first may be killed before it has created its topics
             trial.check_cut()
@@ -156,8 +152,7 @@ def again_and_again(kills: int, trial: Trial) -> None:
 def engines_in_turn(trial: Trial) -> None:
     """Change the engine at every start, after a stop and after a SIGKILL."""
     for number in range(ENGINE_CHANGES + 1):
-        on_spark = WAYS[2] if number % 4 == 0 else EVERY_WAY[-1]
-        trial.come_back(**({"PENSTOCK_ENGINE": "local"} if number % 2 else on_spark))
+        trial.come_back(**(WAYS[2] if number % 2 else WAYS[number // 2 % 2]))
         if number // 2 % 2:
             trial.kill(Part.ALL)
         else:
@@ -167,7 +162,7 @@ def engines_in_turn(trial: Trial) -> None:
 
 
 def worker_in_mid_lane(trial: Trial) -> None:
-    """A worker dies in the middle of a lane's epoch; its task is retried, and the application continues."""
+    """A worker dies in the middle of a lane's epoch; another one takes its place, and the application continues."""
     for point, way in (("lane.before_write", WAYS[0]), ("lane.after_write", WAYS[1]), ("lane.after_write", WAYS[2])):
         trial.start(f"{point}:13:kill", Part.WORKER, **way)
         with trial.hurting():
@@ -182,7 +177,7 @@ def worker_in_mid_lane(trial: Trial) -> None:
 
 
 def task_retried(trial: Trial) -> None:
-    """Tasks fail before and after their lane has written, and are retried."""
+    """Requests fail before and after their lane has written, and the epoch is run again."""
     for way in WAYS:
         trial.start("lane.before_write:11:raise,lane.after_write:17:raise", Part.DRIVER, **way)
         with trial.hurting():
@@ -194,11 +189,6 @@ def task_retried(trial: Trial) -> None:
 def _hits(trial: Trial, low: int, high: int) -> list[int]:
     chooser = random.Random(f"{trial.world.seed} {trial.name}")
     return [chooser.randrange(low, high) for _ in range(TIMES)]
-
-
-def _ways(trial: Trial) -> list[dict[str, str]]:
-    """Worker processes, with Spark beside them; every third row also with Spark alone, whose start takes longest."""
-    return [*WAYS[:2], WAYS[2] if zlib.crc32(trial.name.encode()) % 3 == 0 else EVERY_WAY[-1]]
 
 
 def _rows(points: tuple[str, ...], run: Callable[[str, Trial], None]) -> list[Row]:

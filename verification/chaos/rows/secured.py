@@ -65,7 +65,7 @@ def some_of_each(trial: SecuredTrial) -> None:
     for number in range(KILLS):
         trial.come_back(**WAYS[number % len(WAYS)])
         time.sleep(chooser.uniform(0, 2))
-        trial.kill((Part.DRIVER, Part.ALL, Part.JVM)[number % 3])
+        trial.kill((Part.JVM, Part.ALL, Part.DRIVER)[number % 3])
         trial.check_cut()
     connection_cut(5)(trial)
 

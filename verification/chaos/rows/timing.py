@@ -73,7 +73,7 @@ def down_for_a_while(trial: WaitingTrial) -> None:
 
 
 def calls_under_way(trial: WaitingTrial) -> None:
-    """Calls are in flight: kill the driver, then a worker, whose task Spark retries, then any part at random moments."""
+    """Calls are in flight: kill the driver, then a worker, which is replaced, then any part at random moments."""
     chooser = random.Random(trial.world.seed)
     for way in WAYS:
         trial.kill_at(f"{CALL}:{chooser.randrange(300, 2000)}:kill", **way)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +19,7 @@ from penstock import App
 from penstock.epochs.program import lanes_topic
 from penstock.records import Partition
 from penstock.runtime.application import RunningApplication
-from penstock.spark.session import open_session
+from penstock.spark.context import open_session
 from penstock.state import REGISTERS
 from penstock.topology import SourceNode
 from penstock.topology.bindings import changelog_topic
@@ -42,8 +41,8 @@ CHUNK = 10_000
 EVERY_S = 0.05
 EVERY_S_ON_CLUSTER = 0.25
 """An epoch takes seconds there, and looking takes from it."""
-WORKER_EPOCHS = (2**31 - 1, 0, 60)
-"""For `worker_epoch_records`, of every start: worker processes run all epochs, Spark does, or both in turns."""
+CORES_OF_HOST = 6
+"""Enough for two applications with the most lanes at the same time, and a core to spare."""
 
 
 class _Run:
@@ -86,7 +85,7 @@ class ApplicationHost:
 
     def __init__(self, where: Where) -> None:
         self._engines = {"spark": ("spark", "local"), "local": ("local",), "cluster": ("spark",)}[where]
-        self._cluster = SparkCluster(hosts=3) if where == "cluster" else None
+        self._cluster = SparkCluster(hosts=3, cores=CORES_OF_HOST) if where == "cluster" else None
         self._every_s = EVERY_S if self._cluster is None else EVERY_S_ON_CLUSTER
         self._broker = Broker(settings=NEVER_KILLED)
         self._numbers = itertools.count(1)
@@ -135,16 +134,14 @@ class ApplicationHost:
         return result
 
     def _start(self, run: _Run, directory: str, lanes: int, cut: Cut, number: int) -> RunningApplication:
-        chosen = Random(f"{run.application_id} {number}").choice(WORKER_EPOCHS)
         return App(run.application_id, run.topology).start(
             bootstrap_servers=self._broker.bootstrap_servers,
             state_dir=directory,
             lanes=lanes,
             shards=SHARDS,
             max_epoch_records=cut.epoch_records,
-            # Both ways to run an epoch: in one task if it is small, otherwise in one task per lane.
+            # Both ways to run an epoch: by one slot if it is small, otherwise by all.
             small_epoch_records=50,
-            worker_epoch_records=chosen,
             engine=self._engines[number % len(self._engines)],
             epoch_interval="10ms",
             admin_address="127.0.0.1:0",

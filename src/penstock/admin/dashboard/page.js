@@ -155,6 +155,7 @@ function showHead(snapshot) {
   say("state", state);
   byId("state").className = `state ${isWaiting && snapshot.state === "running" ? "wait" : STATES[snapshot.state] || ""}`;
   say("epoch", snapshot.epoch < 0 ? "none yet" : exact(snapshot.epoch));
+  say("engine", snapshot.engine ? `${snapshot.engine.name}: ${exact(snapshot.engine.slots)} ${snapshot.engine.kind}` : "–");
   say("committed", known(snapshot.committed_s) ? `${lasting(snapshot.committed_s)} ago` : "–");
   say("current", snapshot.current ? `${PHASES[snapshot.current.phase] || snapshot.current.phase}, ${lasting(snapshot.current.seconds)}` : "idle");
   say("up", lasting(snapshot.up_s));

@@ -36,6 +36,7 @@ def snapshot(running: RunningApplication, after: int = -1) -> dict[str, Any]:
         "live": [problem._asdict() for problem in running.health.live()],
         "ready": [problem._asdict() for problem in running.health.ready()],
         "epoch": running.epoch,
+        "engine": None if (where := recorder.whereabouts()) is None else where.as_dict(),
         "committed_s": recorder.idle_for() if totals.epochs else None,
         "current": _current(recorder),
         "restore": _restore(recorder),

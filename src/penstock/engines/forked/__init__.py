@@ -1,0 +1,1 @@
+"""Slots in processes that the driver forks itself: the engine `local`, which runs without Spark."""

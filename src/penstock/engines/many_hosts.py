@@ -1,0 +1,188 @@
+"""`ManyHosts`: an engine whose slots are on the hosts of a cluster, which share no files.
+
+It assigns lanes to slots, where their state is if possible: to move a lane is another assignment. A lane is written only by the
+slot that it is assigned to; ids of writes, not locks, tell what belongs to an epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from penstock.engines.carrier import Carrier, Errand, collected
+from penstock.engines.port import Batches, OnProgress, SlotLostError, Whereabouts
+from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack
+from penstock.engines.slots import Slots
+from penstock.epochs.migration import MigrationStep
+from penstock.epochs.placement import placed
+from penstock.epochs.program import Epoch, GlobalTopics, Program, has_lanes
+from penstock.epochs.restore import ReadChangelog, Restored
+from penstock.epochs.standing import Committed
+from penstock.epochs.wire import OUT, in_order_of_causes
+from penstock.errors import LaneMovedError
+from penstock.lane_servers.client import Address, end_servers
+from penstock.lane_servers.protocol import Located
+
+if TYPE_CHECKING:
+    from penstock.engines.writing import WriteStage  # loads another Kafka client
+
+_log = logging.getLogger(__name__)
+
+
+class SpreadSlots(Slots, Protocol):
+    """Slots on several hosts. Only the slot at a position can run what is assigned to it."""
+
+    def settled(self) -> Mapping[int, str]:
+        """Wait until slots are there; return the host of each position. `have_changed` is about those."""
+
+    def have_changed(self) -> bool:
+        """Whether slots were added or lost since `settled` was called."""
+
+    def watch(self, servers: Mapping[str, Address]) -> None:
+        """Count the slots of a host as lost if its lane server does not answer; `servers` are their addresses by host."""
+
+
+class ManyHosts:
+    """Runs a program on slots of several hosts. A request may take `patience_s`.
+
+    `global_topics` returns what each host reads into its global tables, `write_stage` how executors write, if they do.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        slots: SpreadSlots,
+        patience_s: float,
+        global_topics: Callable[[], GlobalTopics | None],
+        write_stage: Callable[[], WriteStage | None],
+    ) -> None:
+        self._program = program
+        self._slots = slots
+        self._carrier = Carrier(program, slots.slot, patience_s)
+        self._global_topics = global_topics
+        self._write_stage = write_stage
+        self._hosts: tuple[str, ...] = ()
+        self._positions: list[int] = []
+        self._entering: list[int] = []
+        self._servers: dict[int, Address] = {}
+        self._known_servers: set[Address] = set()
+
+    def start(self) -> None:
+        """See `Engine.start`."""
+        self._slots.start()
+
+    def warm(self) -> None:
+        """See `Engine.warm`."""
+        self._carrier.run([Errand(position, Load()) for position in self._slots.settled()])
+
+    def place(
+        self, committed: Committed, read: ReadChangelog, on_progress: OnProgress, distrusted: Collection[int] = ()
+    ) -> Sequence[Restored]:
+        """See `Engine.place`."""
+        self._assign(self._slots.settled())
+        if not has_lanes(self._program):
+            return []
+        moved = {lane: at for lane, at in self._servers.items() if at[0] != self._hosts[lane] and at[0] in self._slots.hosts}
+        left: dict[int, int] = {}
+
+        def note(lane: int, offsets: int) -> None:
+            left[lane] = offsets
+            on_progress(left)
+
+        requests = [
+            RestoreLane(lane, committed, read, lane in distrusted, host, moved.get(lane)) for lane, host in enumerate(self._hosts)
+        ]
+        try:
+            restored = self._carrier.restore(list(zip(self._positions, requests, strict=True)), note)
+        except SlotLostError as error:
+            raise LaneMovedError(str(error)) from error
+        self._servers = {lane.lane: (self._hosts[lane.lane], lane.port) for lane in restored}
+        self._known_servers.update(self._servers.values())
+        self._slots.watch({address[0]: address for address in self._servers.values()})
+        return restored
+
+    def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
+        """See `Engine.run`: no slot has all lanes, so that even a small epoch takes all steps."""
+        epoch = self._prepared(epoch)
+        try:
+            rows = self._carrier.take_steps(epoch, records, self._positions, self._entering)
+            stage = self._write_stage()
+            if stage is not None:
+                rows = stage.write(self._carrier, epoch, rows, self._positions)
+        except SlotLostError as error:
+            raise LaneMovedError(str(error)) from error
+        return in_order_of_causes(rows)
+
+    def roll_back(self, epoch: Epoch) -> None:
+        """See `Engine.roll_back`: each store notes the attempt, and refuses earlier ones."""
+        program = self._program
+        if any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
+            self._on_each_lane(lambda lane: RollBack(epoch, (lane,)))
+
+    def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:
+        """See `Engine.migrate`."""
+        return self._on_each_lane(lambda lane: Migrate(epoch, step, (lane,)))
+
+    @property
+    def server_of(self) -> Callable[[int], Address]:
+        """See `Engine.server_of`."""
+        return lambda lane: self._servers[lane]
+
+    def located(self, epoch: int) -> Located:
+        """Return where lanes are. `epoch` was the last committed one before this call: so the store at an address has that
+        epoch as it was committed, or does not know it any more.
+        """
+        servers = self._servers
+        return Located(epoch, [servers[lane] for lane in range(self._program.lanes)])
+
+    def changed(self) -> bool:
+        """See `Engine.changed`."""
+        return has_lanes(self._program) and self._slots.have_changed()
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """See `Engine.whereabouts`."""
+        return Whereabouts("spark", self._slots.hosts, "Spark tasks")
+
+    def close(self) -> None:
+        """See `Engine.close`: lane servers would otherwise live as long as their executors."""
+        self._carrier.close()
+        end_servers(self._known_servers, self._program.server_key)
+        self._slots.close()
+
+    def _assign(self, slots: Mapping[int, str]) -> None:
+        """Assign lanes to slots: to those of the host where they were, as far as hosts have their share."""
+        program, before = self._program, self._hosts
+        self._entering = sorted(slots)
+        self._hosts = placed(program.lanes, dict(sorted(Counter(slots.values()).items())), before)
+        of_host = {host: [position for position, at in sorted(slots.items()) if at == host] for host in set(slots.values())}
+        turns = {host: count() for host in of_host}
+        self._positions = [of_host[host][next(turns[host]) % len(of_host[host])] for host in self._hosts]
+        if self._hosts != before:
+            _log.info("lanes run on %s", ", ".join(f"{host} ({n})" for host, n in sorted(Counter(self._hosts).items())))
+
+    def _prepared(self, epoch: Epoch) -> Epoch:
+        """Return the epoch with where lanes are; raises if they have to move."""
+        if self._slots.turn(epoch.number):
+            before = self._hosts
+            self._assign(self._slots.settled())
+            if self._hosts != before and has_lanes(self._program):
+                raise LaneMovedError("The slots of the cluster were renewed, some of them on other hosts.")
+        if self._slots.have_changed():
+            if has_lanes(self._program):
+                raise LaneMovedError("The slots of the cluster have changed.")
+            self._assign(self._slots.settled())
+        return replace(epoch, servers=self._servers, global_topics=self._global_topics())
+
+    def _on_each_lane(self, request: Callable[[int], RollBack | Migrate]) -> pa.Table:
+        errands = [Errand(position, request(lane)) for lane, position in enumerate(self._positions)]
+        try:
+            return collected(self._carrier.run(errands), OUT)
+        except SlotLostError as error:
+            raise LaneMovedError(str(error)) from error

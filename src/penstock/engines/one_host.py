@@ -1,0 +1,94 @@
+"""`OneHost`: an engine whose slots share the files of this host, so that any of them can run any lane."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import pyarrow as pa
+
+from penstock.engines.carrier import Carrier, Errand, collected
+from penstock.engines.port import Batches, OnProgress, Whereabouts
+from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack, RunEpoch
+from penstock.engines.slots import Slots
+from penstock.epochs.home import Home
+from penstock.epochs.migration import MigrationStep
+from penstock.epochs.program import Epoch, Program
+from penstock.epochs.restore import ReadChangelog, Restored
+from penstock.epochs.standing import Committed
+from penstock.epochs.wire import OUT, in_order_of_causes
+
+
+class OneHost:
+    """Runs a program on slots of this host. A request may take `patience_s`; `name` and `kind` say what the slots are."""
+
+    def __init__(self, program: Program, slots: Slots, patience_s: float, name: str, kind: str) -> None:
+        self._program = program
+        self._slots = slots
+        self._carrier = Carrier(program, slots.slot, patience_s)
+        self._name = name
+        self._kind = kind
+
+    def start(self) -> None:
+        """See `Engine.start`."""
+        self._slots.start()
+
+    def warm(self) -> None:
+        """See `Engine.warm`."""
+        self._carrier.run([Errand(position, Load()) for position in range(self._slots.size)])
+
+    def place(
+        self, committed: Committed, read: ReadChangelog, on_progress: OnProgress, distrusted: Collection[int] = ()
+    ) -> Sequence[Restored]:
+        """See `Engine.place`: all lanes are here already."""
+        left: dict[int, int] = {}
+
+        def note(lane: int, offsets: int) -> None:
+            left[lane] = offsets
+            on_progress(left)
+
+        requests = [RestoreLane(lane, committed, read, is_retry=lane in distrusted) for lane in range(self._program.lanes)]
+        return self._carrier.restore(list(zip(self._positions, requests, strict=True)), note)
+
+    def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
+        """See `Engine.run`."""
+        self._slots.turn(epoch.number)
+        if is_small or not records:
+            return collected(self._carrier.run([Errand(0, RunEpoch(epoch), records)]), OUT)
+        return in_order_of_causes(self._carrier.take_steps(epoch, records, self._positions, range(self._slots.size)))
+
+    def roll_back(self, epoch: Epoch) -> None:
+        """See `Engine.roll_back`: the directory of the stores refuses earlier attempts."""
+        program = self._program
+        if not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
+            return
+        if epoch.attempt:
+            Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt)
+        self._carrier.run([Errand(0, RollBack(epoch, tuple(range(program.lanes))))])
+
+    def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:
+        """See `Engine.migrate`."""
+        lanes = enumerate(self._positions)
+        return collected(self._carrier.run([Errand(at, Migrate(epoch, step, (lane,))) for lane, at in lanes]), OUT)
+
+    @property
+    def server_of(self) -> None:
+        """See `Engine.server_of`."""
+
+    def changed(self) -> bool:
+        """See `Engine.changed`: lanes stay here."""
+        return False
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """See `Engine.whereabouts`."""
+        return Whereabouts(self._name, self._slots.hosts, self._kind)
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        self._carrier.close()
+        self._slots.close()
+
+    @property
+    def _positions(self) -> list[int]:
+        """The position of each lane's slot."""
+        return [lane % self._slots.size for lane in range(self._program.lanes)]

@@ -1,0 +1,104 @@
+"""The loop of a slot: it answers the driver's requests until the driver closes the connection.
+
+Forked processes and Spark's tasks run the same loop. The program is unpickled and prepared by the first request.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cloudpickle
+import msgspec
+import pyarrow as pa
+
+from penstock.engines.messages import Kind, described, receive, send, send_rows, unpacked
+from penstock.engines.requests import RestoreLane
+from penstock.epochs.program import Program
+
+COLLECT_EVERY = 100_000
+"""New objects between two garbage collections. A lane creates and drops hundreds of thousands per epoch, and none in cycles:
+with Python's default of 700, a quarter of its time was spent on collections."""
+
+STATE_DIR = "PENSTOCK_STATE_DIR"
+"""The environment variable by which a host of a cluster has its own directory for stores."""
+
+_programs: dict[bytes, Program] = {}
+
+
+@dataclass
+class Totals:
+    """What a slot has done: requests, records from topics, rows and bytes returned, and its peak memory in bytes."""
+
+    requests: int = 0
+    records: int = 0
+    rows: int = 0
+    bytes: int = 0
+    memory: int = 0
+
+    def __str__(self) -> str:
+        counts = f"{self.requests} requests, {self.records} records, {self.rows} rows, {self.bytes} bytes"
+        return f"{counts}, at most {self.memory >> 20} MiB in a slot"
+
+
+def added(totals: Iterable[Totals]) -> Totals:
+    """Return the totals of several slots."""
+    found = list(totals)
+    names = ("requests", "records", "rows", "bytes")
+    sums = {name: sum(getattr(each, name) for each in found) for name in names}
+    return Totals(**sums, memory=max((each.memory for each in found), default=0))
+
+
+def serve(driver: socket.socket, packed_program: bytes | pa.Buffer) -> Totals:
+    """Answer requests until the driver closes the connection."""
+    totals, content = Totals(), bytes(packed_program)
+    try:
+        while True:
+            _answer(driver, content, totals)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        totals.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return totals
+
+
+def loaded(packed_program: bytes) -> Program:
+    """Return the program, unpickled and prepared once per process: it comes from our own driver."""
+    if packed_program not in _programs:
+        _programs.clear()
+        found: tuple[Program, Callable[[], None]] = cloudpickle.loads(packed_program)
+        program, prepare = found
+        if program.is_spread:
+            program = replace(program, directory=os.environ.get(STATE_DIR, program.directory))
+        prepare()
+        gc.set_threshold(COLLECT_EVERY)
+        _programs[packed_program] = program
+    return _programs[packed_program]
+
+
+def _answer(driver: socket.socket, packed_program: bytes, totals: Totals) -> None:
+    """Answer one request: an optional table, then what to do with it."""
+    _, table = receive(driver)
+    _, content = receive(driver)
+    try:
+        program = loaded(packed_program)
+        request: Any = cloudpickle.loads(content)  # the driver's, as above
+        if isinstance(request, RestoreLane):
+            answer = request.restore(program, lambda left: send(driver, Kind.PROGRESS, msgspec.msgpack.encode(left)))
+            send(driver, Kind.VALUE, answer)
+        else:
+            batches = unpacked(table)
+            rows = list(request.run(program, batches))
+            totals.records += sum(batch.num_rows for batch in batches) if request.reads_topics else 0
+            del table, batches
+            send_rows(driver, rows)
+            totals.rows += sum(batch.num_rows for batch in rows)
+            totals.bytes += sum(batch.nbytes for batch in rows)
+        totals.requests += 1
+    except (BrokenPipeError, ConnectionResetError):
+        raise
+    except (Exception, SystemExit) as error:  # raised in the driver; a user's function may call `sys.exit`
+        send(driver, Kind.ERROR, described(error))

@@ -1,0 +1,127 @@
+"""`Slots`: the processes in which lanes run, as the driver sees them, each at the other end of a connection."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import inf
+from typing import Any, Protocol
+
+import cloudpickle
+import msgspec
+import pyarrow as pa
+
+from penstock.engines.messages import Kind, raised, receive, send, send_rows
+from penstock.engines.port import Batches, LateError, SlotLostError
+from penstock.lane_servers.secured import is_readable
+
+_LOOK_EVERY_S = 1.0
+
+
+class Slot:
+    """One slot: it answers one request at a time. `process` is its number on its host, which may be this one.
+
+    While an answer is awaited, `is_there` says whether its host still is.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        host: str,
+        process: int,
+        is_there: Callable[[], bool] = lambda: True,
+        *,
+        is_here: bool = True,
+    ) -> None:
+        self.host = host
+        self.process = process
+        self.is_lost = False
+        """Whether its connection was closed, by either side."""
+        self.is_given_up = False
+        """Whether it was closed because it did not answer: the process may still be there."""
+        self._is_here = is_here
+        self._is_there = is_there
+        self._socket = connection
+        self._lock = threading.Lock()
+
+    def ask(
+        self, request: Any, batches: Batches = (), deadline: float = inf, on_progress: Callable[[int], None] | None = None
+    ) -> pa.Buffer:
+        """Send a request and return its answer, or raise the error that it describes."""
+        with self._lock:
+            try:
+                kind, content = self._answer(request, batches, deadline, on_progress)
+            except (EOFError, OSError) as error:
+                self.close()
+                raise SlotLostError(f"A slot on {self.host} has ended unexpectedly ({error}).") from error
+            except LateError:
+                self.kill()
+                raise
+        if kind is Kind.ERROR:
+            raise raised(content)
+        return content
+
+    def close(self) -> None:
+        """Close the connection, which ends the slot, if it is not busy, and a wait for its answer."""
+        self.is_lost = True
+        with suppress(OSError):
+            # `close` alone would not end the wait; `shutdown` of a secured connection would let it go on without security.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        self._socket.close()
+
+    def kill(self) -> None:
+        """Close the connection, and end the process at once if it is on this host."""
+        self.is_given_up = True
+        self.close()
+        if self._is_here:
+            with suppress(ProcessLookupError):
+                os.kill(self.process, signal.SIGKILL)
+
+    def _answer(
+        self, request: Any, batches: Batches, deadline: float, on_progress: Callable[[int], None] | None
+    ) -> tuple[Kind, pa.Buffer]:
+        if self.is_lost:
+            raise EOFError("it was lost before")
+        send_rows(self._socket, batches)
+        send(self._socket, Kind.REQUEST, cloudpickle.dumps(request))
+        while True:
+            while not is_readable(self._socket, min(deadline - time.monotonic(), _LOOK_EVERY_S)):
+                if not self._is_there():
+                    self.is_given_up = True
+                    raise EOFError("its host does not answer")
+                if time.monotonic() >= deadline:
+                    raise LateError(f"A slot on {self.host} has not answered in time.")
+            kind, content = receive(self._socket)
+            if kind is not Kind.PROGRESS:
+                return kind, content
+            if on_progress is not None:
+                on_progress(msgspec.msgpack.decode(content))
+
+
+class Slots(Protocol):
+    """Slots by position. One that is lost is replaced."""
+
+    @property
+    def size(self) -> int:
+        """How many there are, or will be."""
+
+    def start(self) -> None:
+        """Start them, without waiting."""
+
+    def slot(self, position: int) -> Slot:
+        """Return a slot that can run any lane of this host; the one of the position if it is there. Waits for the first one."""
+
+    def turn(self, epoch: int) -> bool:
+        """Called before each epoch: slots may be renewed now, because none has a request. Return whether they were."""
+
+    @property
+    def hosts(self) -> Mapping[str, int]:
+        """The number of slots that are there, by host."""
+
+    def close(self) -> None:
+        """End them, even those that are busy."""

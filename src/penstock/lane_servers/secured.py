@@ -1,0 +1,88 @@
+"""Connections between the hosts of an application: TLS 1.3, with an identity that follows from a key both sides know.
+
+Whoever knows the key has its only certificate, and accepts no other. So both sides are authenticated, and nobody on the way can
+read, change or replay what they say.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import tempfile
+from datetime import datetime, timezone
+from functools import lru_cache
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from penstock.errors import StateError
+
+KEY_BYTES = 32
+_NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "penstock")])
+_FROM, _TO = datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(9999, 1, 1, tzinfo=timezone.utc)
+"""Whatever the clock says: a key lives as long as one start."""
+
+
+class _Contexts(NamedTuple):
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+def secured(connection: socket.socket, key: bytes, *, is_server: bool) -> ssl.SSLSocket:
+    """Return a connection as a secured one; raises `StateError` if the other side does not know the key.
+
+    The connection's time limit holds for the hand-shake, too.
+    """
+    contexts = _contexts(key)
+    try:
+        if is_server:
+            return contexts.server.wrap_socket(connection, server_side=True)
+        return contexts.client.wrap_socket(connection)
+    except ssl.SSLEOFError as error:
+        raise EOFError("The connection was closed.") from error
+    except ssl.SSLError as error:
+        raise StateError(f"The other side does not know the key of this application: {error.reason}.") from error
+
+
+def is_readable(connection: socket.socket, within_s: float) -> bool:
+    """Whether there is something to receive within a time; a secured connection may have received it already.
+
+    Raises `EOFError` if another thread has closed it.
+    """
+    if isinstance(connection, ssl.SSLSocket) and connection.pending():
+        return True
+    poll = select.poll()
+    try:
+        poll.register(connection, select.POLLIN)
+    except ValueError as error:
+        raise EOFError("it was closed") from error
+    return bool(poll.poll(max(0.0, within_s) * 1_000))
+
+
+@lru_cache(maxsize=8)
+def _contexts(key: bytes) -> _Contexts:
+    private, certificate = _identity(key)
+    server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+    client.check_hostname = False  # hosts have no names here: the certificate is the identity
+    server.num_tickets = 0
+    for context in (server, client):
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=certificate.decode())
+        with tempfile.NamedTemporaryFile() as file:  # only this user can read it; Python reads keys from files alone
+            file.write(private + certificate)
+            file.flush()
+            context.load_cert_chain(file.name)
+    return _Contexts(server, client)
+
+
+def _identity(key: bytes) -> tuple[bytes, bytes]:
+    """Return the private key and the certificate that follow from a key, always the same: Ed25519 signs without chance."""
+    private = Ed25519PrivateKey.from_private_bytes(key)
+    built = x509.CertificateBuilder(_NAME, _NAME, private.public_key(), 1, _FROM, _TO)
+    certificate = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True).sign(private, None)
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem, certificate.public_bytes(Encoding.PEM)

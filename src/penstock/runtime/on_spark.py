@@ -1,0 +1,35 @@
+"""The engine of an application on Spark: lanes in tasks, on this machine or on the hosts of a cluster."""
+
+from __future__ import annotations
+
+from penstock.config import Config
+from penstock.engines.many_hosts import ManyHosts
+from penstock.engines.one_host import OneHost
+from penstock.engines.port import Engine
+from penstock.epochs.program import Program
+from penstock.runtime.set_up import TaskSetUp
+from penstock.runtime.spark_work import SparkWork
+from penstock.spark.cluster_slots import ClusterSlots
+from penstock.spark.context import Spark
+from penstock.spark.slots import SparkSlots
+from penstock.telemetry import logs
+from penstock.topology import SourceNode, Topology
+
+
+def opening_spark(config: Config, program: Program, topology: Topology) -> Spark:
+    """Return Spark, which opens in the background."""
+    sources = [node for node in topology.nodes.values() if isinstance(node, SourceNode)]
+    has_frames = any(node.backfill is not None or node.contents is not None for node in sources)
+    spark = Spark(program.application_id, program.lanes, config.spark, logs.pass_on, has_frames=has_frames)
+    spark.open()
+    return spark
+
+
+def spark_engine(program: Program, tasks: TaskSetUp, spark: Spark) -> tuple[Engine, SparkWork]:
+    """Return the engine, and Spark's own work."""
+    if not program.is_spread:
+        engine = OneHost(program, SparkSlots(program, tasks.prepare, spark), tasks.patience_s, "spark", "Spark tasks")
+        return engine, SparkWork(spark, program, tasks.prepare, None)
+    slots = ClusterSlots(program, tasks.prepare, spark)
+    hosts = ManyHosts(program, slots, tasks.patience_s, tasks.global_topics, tasks.write_stage)
+    return hosts, SparkWork(spark, program, tasks.prepare, hosts.located)

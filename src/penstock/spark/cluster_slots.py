@@ -1,0 +1,190 @@
+"""`ClusterSlots`: slots in Spark tasks on the executors of a cluster, which come and go."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+
+from pyspark import SparkContext
+
+from penstock.engines.port import SlotLostError
+from penstock.engines.requests import EndProcess
+from penstock.engines.serving import STATE_DIR
+from penstock.engines.slots import Slot
+from penstock.epochs.packing import packed
+from penstock.epochs.program import Program
+from penstock.errors import ConfigError, LaneMovedError, PenstockError
+from penstock.lane_servers.client import Address, LaneClient
+from penstock.spark.context import LOOPBACK, Spark
+from penstock.spark.executors import EXECUTORS_TIMEOUT_S, active, by_host, inspected, refuse_unequal, settled
+from penstock.spark.lane_job import LaneJob
+from penstock.spark.registration import Registration
+
+_log = logging.getLogger(__name__)
+
+_RETURN_S = 2.0
+"""How long a lost slot may take to return before its lanes move to others."""
+
+_LOOK_EVERY_S = 0.5
+_SPREAD_EVERY_S = 60.0
+_ANSWER_S = 2.0
+"""How long the lane server of a host may take to answer."""
+
+
+class ClusterSlots:
+    """Slots for a program's lanes, at most one per core, with a core left for other jobs. `prepare` is called once in each."""
+
+    def __init__(self, program: Program, prepare: Callable[[], None], spark: Spark) -> None:
+        self._program = program
+        self._packed = packed(program, (program, prepare))
+        self._spark = spark
+        self._servers: dict[str, Address] = {}
+        self._opened: Registration | None = None
+        self._jobs: list[LaneJob] = []
+        self._size = 0
+        self._settled: Mapping[int, Slot] = {}
+        self._cores: Mapping[str, int] = {}
+        self._looked_at = self._spread_at = 0.0
+        self._lock = threading.RLock()
+
+    @property
+    def size(self) -> int:
+        """See `Slots.size`."""
+        return self._size
+
+    @property
+    def hosts(self) -> Mapping[str, int]:
+        """See `Slots.hosts`."""
+        return {} if self._opened is None else self._opened.hosts
+
+    def start(self) -> None:
+        """See `Slots.start`: tasks are submitted when executors are there."""
+        self._spark.open()
+
+    def slot(self, position: int) -> Slot:
+        """See `SpreadSlots.slot`."""
+        found = self._settled.get(position)
+        if found is None or found.is_lost:
+            raise SlotLostError(f"The slot at position {position} is lost.")
+        return found
+
+    def settled(self) -> Mapping[int, str]:
+        """See `SpreadSlots.settled`: waits for the first executors, then for tasks; for those that are missing only a moment."""
+        with self._lock:
+            context = self._spark.open().result()
+            if not self._jobs:
+                self._wait_for_executors(context)
+            self._grow(context)
+            registration = self._registration
+            all_s = EXECUTORS_TIMEOUT_S if not self._settled else _RETURN_S
+            registration.wait_for(lambda: len(registration.live) >= self._size or self._has_failed, all_s)
+            registration.wait_for(lambda: bool(registration.live) or self._has_failed, EXECUTORS_TIMEOUT_S)
+            if not registration.live:
+                raise self._problem
+            before, self._settled = self._settled, registration.live
+            self._end_given_up(before)
+            return {position: slot.host for position, slot in self._settled.items()}
+
+    def _end_given_up(self, before: Mapping[int, Slot]) -> None:
+        """End the processes of slots that did not answer, through others of their hosts: they may hold the file of a lane."""
+        for given_up in (slot for slot in before.values() if slot.is_given_up):
+            for slot in self._settled.values():
+                if slot.host == given_up.host:
+                    with suppress(PenstockError):
+                        slot.ask(EndProcess(given_up.process))
+                    break
+
+    def turn(self, epoch: int) -> bool:
+        """See `Slots.turn`: all tasks become those of one job, and Spark spreads them over the executors that there are now."""
+        due = [job.turn(epoch) for job in self._jobs]
+        if not any(due) and not self._is_uneven():
+            return False
+        with self._lock:
+            for job in self._jobs:
+                job.close()
+            context = self._spark.open().result()
+            self._jobs = [LaneJob(context, self._program.application_id, range(self._size), self._registration)]
+            self._jobs[0].start()
+            self._spread_at = time.monotonic()
+        return True
+
+    def _is_uneven(self) -> bool:
+        """Whether an executor has no slot although another has several; renewed for that once a minute at most."""
+        if time.monotonic() - self._spread_at < _SPREAD_EVERY_S or not self._spark.is_open:
+            return False
+        slots, cores = self._registration.hosts, self._cores
+        return any(slots.get(host, 0) + 1 < most for host in cores for most in [max(slots.values(), default=0)])
+
+    def have_changed(self) -> bool:
+        """See `SpreadSlots.have_changed`; looks for new executors twice a second at most."""
+        if self._spark.is_open and time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
+            self._grow(self._spark.open().result())
+        return self._opened is None or self._opened.live != self._settled
+
+    def watch(self, servers: Mapping[str, Address]) -> None:
+        """See `SpreadSlots.watch`."""
+        self._servers = dict(servers)
+
+    def close(self) -> None:
+        """See `Slots.close`."""
+        with self._lock:
+            for job in self._jobs:
+                job.close()
+        if self._opened is not None:
+            self._opened.close()
+
+    def _grow(self, context: SparkContext) -> None:
+        """Submit tasks for executors that have come: a job of their own, beside those that run."""
+        self._looked_at = time.monotonic()
+        self._cores = by_host(active(context))
+        wanted = min(self._program.lanes, sum(self._cores.values()) - 1)
+        if wanted > self._size:
+            job = LaneJob(context, self._program.application_id, range(self._size, wanted), self._registration)
+            self._jobs.append(job)
+            self._size = wanted
+            job.start()
+
+    def _wait_for_executors(self, context: SparkContext) -> None:
+        """Wait until executors are there, and compare them with the driver."""
+        cores = settled(context).total()
+        if cores < 2:
+            raise ConfigError(
+                "The executors of the cluster have a single core, which lanes would take from all other jobs of Spark. Set "
+                "spark.executor.cores to 2 or more, or start more executors (spark.cores.max, spark.executor.instances)."
+            )
+        refuse_unequal(inspected(context, cores, self._program.directory, STATE_DIR))
+
+    @property
+    def _registration(self) -> Registration:
+        """Where tasks register: at the driver's address, which Spark knows."""
+        if self._opened is None:
+            host = self._spark.open().result().getConf().get("spark.driver.host", LOOPBACK)
+            self._opened = Registration(self._packed, host, self._is_there)
+        return self._opened
+
+    @property
+    def _has_failed(self) -> bool:
+        return any(job.failure is not None for job in self._jobs)
+
+    @property
+    def _problem(self) -> PenstockError:
+        """Why there is no slot."""
+        failures = [job.failure for job in self._jobs if job.failure is not None]
+        cure = "Check that executors can start Python, and reach the driver at spark.driver.host."
+        return failures[0] if failures else ConfigError(f"No slot has registered within {EXECUTORS_TIMEOUT_S:g} s. {cure}")
+
+    def _is_there(self, host: str) -> bool:
+        """Whether a host answers: its lane server does, as far as it is known."""
+        address = self._servers.get(host)
+        if address is None:
+            return True
+        try:
+            with closing(LaneClient(address, self._program.server_key, _ANSWER_S)) as client:
+                client.reach()
+        except LaneMovedError as error:
+            _log.warning("host %s does not answer: %s", host, error)
+            return False
+        return True

@@ -1,0 +1,242 @@
+"""The Spark of an application: a context for lanes, and a session for SQL and DataFrames once somebody asks for one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.engines.forked.forking import ALLOCATION
+from penstock.engines.output import LineReader
+from penstock.errors import ConfigError
+from penstock.settings import is_local, is_secret, revealed
+from penstock.spark.java import require_java_of_spark
+
+LOOPBACK = "127.0.0.1"
+REDACTED = (
+    "(?i)passw|passphrase|secret|token|credential|jaas|private[.]?key|key[.]pem|keystore[.]key|basic[.]auth|user[.]info"
+    "|access[.]?key|oauthbearer[.]config|assertion|://[^/@ ]+:[^/@ ]+@"
+)
+"""Names and values that Spark hides when it shows settings: those that `penstock.config` hides, as a Java pattern."""
+
+ANY_BYTES = 2**31 - 1
+"""No limit on an Arrow batch. With a limit, Spark measures the whole batch for every row, which took most of an epoch's time."""
+
+_LOG = Path(__file__).parent / "log4j2.properties"
+
+SPARE = 2
+"""Slots beside those of lanes, for SQL, tables and backfills. On one machine they are only a number: all share its cores."""
+
+_FAILURES = 8
+"""How often one task may be lost before its job fails. The lane job is then submitted again; a query ends with its error."""
+
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
+
+__all__ = ["LOOPBACK", "DataFrame", "Spark", "SparkSession", "has_context", "open_context", "open_session"]
+
+
+class Spark:
+    """The Spark of an application for up to `lanes` slots: its own, opened in the background, or one that is open already.
+
+    `heard` is called with every line that the JVM, if it is started here, and its Python workers write to standard error.
+    """
+
+    def __init__(
+        self,
+        application_id: str,
+        lanes: int,
+        settings: Mapping[str, str],
+        heard: Callable[[str], None] | None = None,
+        *,
+        has_frames: bool = True,
+    ) -> None:
+        self._application_id = application_id
+        self._has_frames = has_frames
+        self._lanes = lanes
+        self._settings = settings
+        self._heard = heard
+        self._lock = threading.RLock()
+        self._opening: Future[SparkContext] | None = None
+        self._session: SparkSession | None = None
+        self._is_shared = False
+
+    def open(self) -> Future[SparkContext]:
+        """Open the context in the background, which takes seconds; raises at once if there is no Java."""
+        with self._lock:
+            if self._opening is None:
+                self._is_shared = has_context()
+                if SparkContext._gateway is None:
+                    require_java_of_spark()
+                executor = ThreadPoolExecutor(1, "penstock-spark")
+                arguments = (self._application_id, self._lanes, self._settings, self._heard, self._has_frames)
+                self._opening = executor.submit(open_context, *arguments)
+                executor.shutdown(wait=False)
+            return self._opening
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the context is open."""
+        return self._opening is not None and self._opening.done() and self._opening.exception() is None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether somebody else has opened the context, which then lives on."""
+        return self._is_shared
+
+    def slots(self, lanes: int) -> int:
+        """Return how many slots so many lanes get on this machine; a context that somebody else has opened may have fewer."""
+        return slots_of(lanes, self._settings, self.open().result() if self._is_shared else None)
+
+    @property
+    def session(self) -> SparkSession:
+        """The session, for SQL and DataFrames; waits until the context is open."""
+        context = self.open().result()
+        with self._lock:
+            if self._session is None:
+                self._session = SparkSession(context)
+            return self._session
+
+    def close(self) -> None:
+        """Stop the context, as soon as it is open, unless it is somebody else's."""
+        with self._lock:
+            if self._opening is not None and not self._is_shared:
+                self._opening.add_done_callback(_stop)
+
+
+def _stop(opened: Future[SparkContext]) -> None:
+    if opened.exception() is None:
+        opened.result().stop()
+
+
+def has_context() -> bool:
+    """Whether this process already has a context."""
+    return SparkContext._active_spark_context is not None
+
+
+def slots_of(lanes: int, settings: Mapping[str, str], context: SparkContext | None = None) -> int:
+    """Return the number of slots on this machine: one per core at most, or as many as a local master names.
+
+    A context that somebody else has opened keeps a slot for other jobs.
+
+    Example:
+        >>> slots_of(8, {"master": "local[3]"})
+        3
+    """
+    if context is not None:
+        most = context.defaultParallelism - SPARE if context.getConf().contains(_OURS) else context.defaultParallelism - 1
+        if most < 1:
+            raise ConfigError(
+                "The existing Spark context has a single slot, which lanes would take from all other jobs. Open it with two or "
+                'more, for example with master("local[2]").'
+            )
+        return min(lanes, most)
+    named = _LOCAL.fullmatch(settings.get("master", "local[*]"))
+    cores = "1" if named is None else named.group(1) or "1"
+    return min(lanes, (os.cpu_count() or 1) if cores == "*" else int(cores))
+
+
+def open_context(
+    application_id: str,
+    lanes: int,
+    settings: Mapping[str, str],
+    heard: Callable[[str], None] | None = None,
+    has_frames: bool = True,
+) -> SparkContext:
+    """Open the context, or return the one that is open; the user's `settings` override ours.
+
+    Without frames to read, the JVM only schedules, and is made to start quickly.
+    """
+    if is_local(settings):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        # Workers must find the user's modules as this process does, including those next to the script.
+        os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the address of the UI, if it is enabled
+    else:
+        os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)  # where executors have it
+    combined = context_settings(lanes, settings, has_frames)
+    logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it logs all calls to Java, with passwords
+    master = f"local[{slots_of(lanes, settings) + SPARE},{_FAILURES}]" if is_local(settings) else settings["master"]
+    conf = SparkConf().setAppName(application_id).setMaster(master).setAll(list(combined.items()))
+    try:
+        if SparkContext._gateway is None:
+            require_java_of_spark()
+            _start_jvm(conf, {name: value for name, value in combined.items() if not is_secret(name, value)}, heard)
+        context = SparkContext.getOrCreate(conf)
+    except PySparkRuntimeError as error:
+        raise ConfigError(f"Cannot start Spark: {error}. It needs Java 17 or later, on the path or in JAVA_HOME.") from error
+    if context.getConf().get("spark.speculation", "false").lower() == "true":
+        raise ConfigError("The existing Spark context has spark.speculation enabled, which Penstock cannot use. Disable it.")
+    context.setLogLevel("ERROR")
+    return context
+
+
+def open_session(
+    application_id: str, lanes: int, settings: Mapping[str, str], heard: Callable[[str], None] | None = None
+) -> SparkSession:
+    """Open a session on such a context."""
+    return SparkSession(open_context(application_id, lanes, settings, heard))
+
+
+def _start_jvm(conf: SparkConf, shown: Mapping[str, str], heard: Callable[[str], None] | None) -> None:
+    """Start the JVM; pass its standard error, which its workers share, to `heard` if given.
+
+    Only the settings in `shown` are command-line arguments, because every user of the machine can list those.
+    """
+    arguments = SparkConf(loadDefaults=False).setAll(list(shown.items()))
+    if heard is None:
+        SparkContext._ensure_initialized(conf=arguments)
+        return
+    with LineReader(heard) as writing:
+        gateway = launch_gateway(arguments, {"stderr": writing})  # type: ignore[no-untyped-call]  # pyspark types most, not this
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def context_settings(lanes: int, settings: Mapping[str, str], has_frames: bool = True) -> dict[str, str]:
+    """Return all settings of the context, with secrets in clear text: ours and the user's."""
+    given = {name: value for name, value in revealed(settings).items() if name != "master"}
+    options = "-XX:+UseParallelGC" if has_frames else "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    ours = {**_SETTINGS, "spark.sql.shuffle.partitions": str(lanes), "spark.driver.extraJavaOptions": options}
+    return {**ours, **(_ON_ONE_MACHINE if is_local(settings) else _ON_A_CLUSTER), **given}
+
+
+_OURS = "spark.penstock.context"
+_ON_ONE_MACHINE = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+_ON_A_CLUSTER = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # A host that does not answer is given up after this time. Lanes run elsewhere long before.
+    "spark.executor.heartbeatInterval": "3s",
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "2s",
+    "spark.task.maxFailures": str(_FAILURES),
+}
+
+_SETTINGS = {
+    _OURS: "true",
+    "spark.scheduler.mode": "FAIR",  # a query does not wait for a backfill
+    "spark.python.daemon.module": "penstock.spark.daemon",
+    **{f"spark.executorEnv.{name}": value for name, value in ALLOCATION.items()},
+    "spark.eventLog.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG.as_uri()}",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ANY_BYTES),
+    "spark.driver.maxResultSize": "0",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.redaction.regex": REDACTED,
+    "spark.redaction.string.regex": '(?i)(password|secret)="(\\\\.|[^"])*"',
+}

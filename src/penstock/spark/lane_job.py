@@ -1,0 +1,124 @@
+"""The lane job: the Spark job whose tasks are the slots of an application, as long as it runs.
+
+Its tasks are plain ones: if one is lost, Spark starts that one again, and the others never notice. The job is submitted again
+after a lease, so that Spark's UI has a history of jobs and what leaks is given back; and if it fails as a whole: somebody has
+cancelled it, or one of its tasks was lost too often.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from pyspark import SparkContext
+
+from penstock.engines.serving import Totals, added
+from penstock.errors import PenstockError
+from penstock.spark.lane_task import LaneTask
+from penstock.spark.registration import Registration
+
+_log = logging.getLogger(__name__)
+
+POOL = "penstock-lanes"
+LEASE_S = 600.0
+_LOST_IN_S, _MOST_LOST = 60.0, 5
+"""If the job fails more often than this in so many seconds, it is given up."""
+
+_END_S = 10.0
+_AGAIN_S = 0.1
+_REASON = 2_000
+
+
+class LaneJob:
+    """Runs a task for each of some positions, which register at `registration`; `clock` says when a lease is over."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        title: str,
+        positions: range,
+        registration: Registration,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._title = title
+        self._positions = positions
+        self._registration = registration
+        self._clock = clock
+        self._group = f"penstock-{title}-{positions.start}"
+        self._is_closing = False
+        self._failed_at: deque[float] = deque(maxlen=_MOST_LOST)
+        self._began = clock()
+        self._first_epoch: int | None = None
+        self._last_epoch: int | None = None
+        self._thread = threading.Thread(target=self._run, name="penstock-lane-job", daemon=True)
+        self.failure: PenstockError | None = None
+        """Why the job was given up; None if it runs."""
+        self.totals: Totals = Totals()
+        """What its tasks have done, as far as they have ended."""
+
+    def start(self) -> None:
+        """Submit the job, without waiting."""
+        self._thread.start()
+
+    def turn(self, epoch: int) -> bool:
+        """Note that an epoch begins; return whether the lease is over, so that the job should be renewed."""
+        if self._first_epoch is None:
+            self._first_epoch = epoch
+        self._last_epoch = epoch
+        return self._clock() - self._began >= LEASE_S
+
+    def renew(self) -> None:
+        """Let all tasks end and submit the job again: Python's processes take it up with what they have loaded."""
+        self._began = self._clock()
+        self._registration.close_slots(self._positions)
+
+    def close(self) -> None:
+        """Let all tasks end, and with them the job; tasks that register only now, too."""
+        self._is_closing = True
+        end = time.monotonic() + _END_S
+        self._registration.close_slots(self._positions)
+        while self._thread.is_alive() and time.monotonic() < end:
+            self._thread.join(_AGAIN_S)
+            if self._thread.is_alive():
+                self._registration.close_slots(self._positions)
+        if self._thread.is_alive():
+            self._context.cancelJobGroup(self._group)
+
+    def _run(self) -> None:
+        self._context.setLocalProperty("spark.scheduler.pool", POOL)  # of this thread alone, as the job group
+        task = LaneTask(self._registration.address, self._registration.key)
+        while not self._is_closing and self.failure is None:
+            since = "" if self._last_epoch is None else f", since epoch {self._last_epoch}"
+            about = f"penstock {self._title}: slots {self._positions[0]}-{self._positions[-1]}{since}"
+            self._context.setJobGroup(self._group, about, interruptOnCancel=False)
+            self._began = self._clock()
+            try:
+                done = self._context.parallelize(self._positions, len(self._positions)).mapPartitions(task).collect()
+                self._ended(added(done))
+            except Exception as error:  # submitted again, or raised where a slot is needed
+                if not self._is_closing:
+                    self._lost(error)
+
+    def _ended(self, done: Totals) -> None:
+        """Note what the tasks of a lease have done."""
+        self.totals = added([self.totals, done])
+        epochs = "no epoch" if self._first_epoch is None else f"epochs {self._first_epoch}-{self._last_epoch}"
+        _log.info("the lane job of %s ended (%s): %s", self._title, epochs, done)
+        self._first_epoch = None
+
+    def _lost(self, error: Exception) -> None:
+        """Note that the job has failed; give it up if that happens too often."""
+        now, reason = self._clock(), str(error).strip()[:_REASON]
+        if len(self._failed_at) == _MOST_LOST and now - self._failed_at[0] < _LOST_IN_S:
+            self.failure = PenstockError(
+                f"The Spark job of the lanes has failed {_MOST_LOST + 1} times within {_LOST_IN_S:g} s. The last time:\n{reason}"
+            )
+            self._registration.notify()
+            return
+        self._failed_at.append(now)
+        _log.warning("the Spark job of the lanes has failed, and is submitted again: %s", reason)
+        self._registration.close_slots(self._positions)

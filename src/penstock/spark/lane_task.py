@@ -1,0 +1,95 @@
+"""What a slot is on Spark: a task of the lane job, which connects to the driver and answers its requests until the driver closes.
+
+It reads no input and shuffles nothing: while it runs, its executor's JVM only keeps its heartbeat.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+from pyspark import TaskContext
+
+from penstock.engines.messages import Kind, for_tables, receive, send
+from penstock.engines.serving import Totals, serve
+from penstock.lane_servers.secured import secured
+
+Address = str | tuple[str, int]
+"""Of the driver's listener: a path on this machine, or a host and a port."""
+
+_CONNECT_S = 10.0
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a task says about itself. `task` is Spark's number: a later attempt of a position has a larger one."""
+
+    position: int
+    task: int
+    process: int
+    host: str
+
+
+encode_hello = msgspec.msgpack.Encoder().encode
+decode_hello = msgspec.msgpack.Decoder(Hello).decode
+
+
+@dataclass(frozen=True)
+class LaneTask:
+    """The function of all tasks. `key` proves to the driver that a task is one of its own."""
+
+    driver: Address
+    key: bytes = field(repr=False)
+
+    def __call__(self, positions: Iterable[int]) -> Iterator[Totals]:
+        """Serve as the slot of a position, which is the only one in the partition; yield what it has done."""
+        [position] = positions
+        context = TaskContext.get()
+        assert context is not None
+        connection = connected(self.driver, self.key)
+        with connection:
+            hello = Hello(position, context.taskAttemptId(), os.getpid(), _host())
+            introduce(connection, self.key, hello)
+            try:
+                _, program = receive(connection)
+            except (EOFError, OSError):
+                return  # the driver has another task for the position, or is gone
+            yield serve(connection, program)
+
+
+def introduce(connection: socket.socket, key: bytes, hello: Hello) -> None:
+    """Answer the driver's challenge, and say hello."""
+    _, challenge = receive(connection)
+    content = encode_hello(hello)
+    send(connection, Kind.HELLO, hmac.digest(key, bytes(challenge) + content, "sha256") + content)
+
+
+def connected(driver: Address, key: bytes) -> socket.socket:
+    """Return a connection to the driver; on a network it is secured, and ends soon after the driver's host is lost."""
+    if isinstance(driver, str):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(driver)
+        return for_tables(connection)
+    connection = socket.create_connection(driver, _CONNECT_S)
+    secured_connection = secured(for_tables(prompt(connection)), key, is_server=False)
+    secured_connection.settimeout(None)
+    return secured_connection
+
+
+def prompt(connection: socket.socket) -> socket.socket:
+    """Return a network connection that sends at once, and notices a lost peer where the system can."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE:
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connection
+
+
+def _host() -> str:
+    """Return the name of this host, as Spark knows it."""
+    return os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()

@@ -1,0 +1,146 @@
+"""The listener at which the tasks of the lane job register with the driver, and the newest slot of each position."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from penstock.engines.messages import Kind, for_tables, receive, send
+from penstock.engines.slots import Slot
+from penstock.errors import StateError
+from penstock.lane_servers.secured import secured
+from penstock.spark.lane_task import Address, Hello, decode_hello, prompt
+
+_log = logging.getLogger(__name__)
+
+_HELLO_S = 10.0
+_CHALLENGE_BYTES = 32
+_DIGEST_BYTES = sha256().digest_size
+_MOST_WAITING = 256
+
+
+class Registration:
+    """Accepts tasks that know the key, and gives each the program. `host` is the driver's address, None on a single machine.
+
+    `is_there` says whether a host answers.
+    """
+
+    def __init__(self, packed_program: bytes, host: str | None, is_there: Callable[[str], bool] = lambda host: True) -> None:
+        self.key: bytes = secrets.token_bytes(_CHALLENGE_BYTES)
+        self._program = packed_program
+        self._is_there = is_there
+        self._is_here = host is None
+        self._directory: Path | None = None
+        self._listener, self.address = self._listening(host)
+        self._slots: dict[int, tuple[Slot, Hello]] = {}
+        self._changed = threading.Condition()
+        threading.Thread(target=self._accept, name="penstock-slots", daemon=True).start()
+
+    @property
+    def hosts(self) -> Mapping[str, int]:
+        """The number of slots that are there, by host."""
+        with self._changed:
+            return Counter(slot.host for slot, _ in self._slots.values() if not slot.is_lost)
+
+    @property
+    def live(self) -> dict[int, Slot]:
+        """The slots that are there, by position."""
+        with self._changed:
+            return {position: slot for position, (slot, _) in sorted(self._slots.items()) if not slot.is_lost}
+
+    def wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until something is so, which may change with each slot that comes; return whether it is."""
+        with self._changed:
+            return self._changed.wait_for(is_there, timeout_s)
+
+    def notify(self) -> None:
+        """Let those that wait look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close_slots(self, positions: Container[int]) -> None:
+        """Close the connections at some positions: their tasks end when they have answered."""
+        for position, slot in self.live.items():
+            if position in positions:
+                slot.close()
+
+    def close(self) -> None:
+        """Accept no others, and close all connections."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # `close` alone would not end a pending `accept`
+        self._listener.close()
+        for slot in self.live.values():
+            slot.close()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _listening(self, host: str | None) -> tuple[socket.socket, Address]:
+        if host is not None:
+            listener = socket.create_server((host, 0), backlog=_MOST_WAITING)
+            return listener, (host, int(listener.getsockname()[1]))
+        self._directory = Path(tempfile.mkdtemp(prefix="penstock-slots-"))  # only this user can open it
+        path = str(self._directory / "driver")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen(_MOST_WAITING)
+        return listener, path
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._greet, args=(connection,), name="penstock-slot-hello", daemon=True).start()
+
+    def _greet(self, connection: socket.socket) -> None:
+        try:
+            connection = self._secured(connection)
+            hello = self._introduced(connection)
+            send(connection, Kind.PROGRAM, self._program)
+        except (OSError, EOFError, ValueError, StateError, msgspec.MsgspecError) as error:
+            _log.warning("refused a connection to the slots' listener: %s", error)
+            connection.close()
+            return
+        is_there = partial(self._is_there, hello.host)
+        slot = Slot(connection, hello.host, hello.process, is_there, is_here=self._is_here)
+        with self._changed:
+            known = self._slots.get(hello.position)
+            if known is not None and known[1].task > hello.task:
+                slot.close()  # an earlier attempt that comes late
+                return
+            if known is not None:
+                known[0].close()
+            self._slots[hello.position] = (slot, hello)
+            self._changed.notify_all()
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        """Return the connection ready for a task: on a network, where others may listen, as a secured one."""
+        connection.settimeout(_HELLO_S)
+        for_tables(connection)
+        return connection if self._is_here else secured(prompt(connection), self.key, is_server=True)
+
+    def _introduced(self, connection: socket.socket) -> Hello:
+        """Return what a task says about itself; raise if it does not know the key."""
+        challenge = secrets.token_bytes(_CHALLENGE_BYTES)
+        send(connection, Kind.HELLO, challenge)
+        _, content = receive(connection)
+        answer = bytes(content)
+        digest, hello = answer[:_DIGEST_BYTES], answer[_DIGEST_BYTES:]
+        if not hmac.compare_digest(digest, hmac.digest(self.key, challenge + hello, "sha256")):
+            raise ValueError("it does not know the key")
+        connection.settimeout(None)
+        return decode_hello(hello)

@@ -1,1 +1,0 @@
-"""Worker processes of the driver: they run epochs and restore lanes without Spark."""

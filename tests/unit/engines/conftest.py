@@ -1,0 +1,35 @@
+"""Slots that all tests share: one and two forked ones, and two in tasks of a Spark that has no Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.engines.forked.slots import ForkedSlots
+from penstock.spark.slots import SparkSlots
+from tests.unit.engines.programs import nothing, stateless
+from tests.unit.epochs.application import program_of
+from tests.unit.spark.without_java import Context, Spark
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[list[ForkedSlots]]:
+    """A single forked slot, and two, by their positions."""
+    made = [ForkedSlots(program_of(stateless()), nothing, size, lambda line: None) for size in (1, 2)]
+    for slots in made:
+        slots.start()
+    yield made
+    for slots in made:
+        slots.close()
+
+
+@pytest.fixture(scope="session")
+def tasks() -> Iterator[SparkSlots]:
+    """Two slots in tasks of the lane job, which may be killed by as many tests as there are."""
+    spark: Any = Spark(Context(most_failures=10_000))
+    slots = SparkSlots(program_of(stateless()), nothing, spark)
+    slots.start()
+    yield slots
+    slots.close()

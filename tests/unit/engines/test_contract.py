@@ -1,0 +1,189 @@
+"""What all engines have in common: rows of an epoch, roll-backs, restores and snapshots are those of a single process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.engines.forked.slots import ForkedSlots
+from penstock.engines.many_hosts import ManyHosts
+from penstock.engines.one_host import OneHost
+from penstock.engines.port import SlotLostError
+from penstock.engines.requests import RunStep
+from penstock.engines.slots import Slots
+from penstock.epochs.program import has_lanes
+from penstock.epochs.walk import Step, walk_of
+from penstock.epochs.wire import OUT
+from penstock.errors import FencedError, LaneMovedError
+from penstock.lane_servers.client import clients_of
+from penstock.spark import lane_job
+from penstock.spark.slots import SparkSlots
+from penstock.state import LaneState
+from tests.unit.engines.driving import CUTS, Driven, InOneProcess, shown, told
+from tests.unit.engines.lending import HostedSlots, LentSlots
+from tests.unit.engines.programs import TOPOLOGIES, installed
+from tests.unit.epochs.spread import KEY
+
+PATIENCE_S = 60.0
+SLOTS = ("forked", "tasks", "hosts")
+
+
+class Engines:
+    """The engines that are compared. They end with a test, their slots are those of all tests."""
+
+    def __init__(self, directory: Path, slots: Mapping[str, Slots]) -> None:
+        self._directory = directory
+        self._slots = slots
+        self._made: list[Driven] = []
+
+    def driven(self, engine: str, name: str, lanes: int) -> Driven:
+        program = installed(TOPOLOGIES[name](), self._directory / f"{engine}-{len(self._made)}", lanes)
+        if engine == "one process":
+            made = Driven(program, InOneProcess(program))
+        elif engine == "hosts":
+            program = replace(program, is_spread=True, server_key=KEY)
+            hosted = HostedSlots(self._slots["forked"], program)
+            made = Driven(program, ManyHosts(program, hosted, PATIENCE_S, lambda: None, lambda: None), hosted, hosted.on)
+        else:
+            slots = LentSlots(self._slots[engine], program)
+            made = Driven(program, OneHost(program, slots, PATIENCE_S, engine, "processes"), slots)
+        self._made.append(made)
+        made.place()
+        return made
+
+    def close(self) -> None:
+        for made in self._made:
+            made.engine.close()
+        clients_of(KEY).close()
+
+
+@pytest.fixture
+def engines(tmp_path: Path, forked: list[ForkedSlots], tasks: SparkSlots) -> Iterator[Engines]:
+    made = Engines(tmp_path, {"one slot": forked[0], "forked": forked[1], "tasks": tasks})
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize(("engine", "lanes"), [("one slot", 2), ("forked", 1), ("forked", 4), ("tasks", 2), ("hosts", 3)])
+def test_an_epoch_gives_what_one_process_gives(engines: Engines, engine: str, name: str, lanes: int) -> None:
+    reference = engines.driven("one process", name, lanes)
+    small, large = (engines.driven(engine, name, lanes) for _ in range(2))
+    for ends in [*CUTS, CUTS[-1]]:  # the last one is without records
+        progress = reference.progress
+        rows = reference.step(ends)
+        for driven, is_small in ((small, True), (large, False)):
+            found = driven.step(ends, is_small)
+            assert found.schema == OUT
+            assert shown(found) == shown(rows)
+            assert told(found, progress) == told(rows, progress)
+            assert driven.contents() == reference.contents()
+
+
+def test_slots_may_be_renewed_between_epochs(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference, driven = (engines.driven(each, "re-keyed", 2) for each in ("one process", "tasks"))
+    monkeypatch.setattr(lane_job, "LEASE_S", 0.0)
+    assert driven.slots is not None
+    for ends in CUTS:
+        before = driven.slots.slots
+        assert shown(driven.step(ends)) == shown(reference.step(ends))
+        assert set(driven.slots.slots).isdisjoint(before)
+
+
+def dying_in(step: Step, task: int) -> Callable[[Any], bool]:
+    return lambda request: isinstance(request, RunStep) and (request.step, request.task) == (step, task)
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("engine", SLOTS)
+def test_after_a_slot_has_died_in_any_step_the_epoch_runs_again(engines: Engines, engine: str, name: str) -> None:
+    reference, driven = (engines.driven(each, name, 2) for each in ("one process", engine))
+    for each in (reference, driven):
+        each.step(CUTS[0])
+    before = driven.contents()
+    assert driven.slots is not None
+    for step, when in product(walk_of(driven.program), ("before", "after")):
+        driven.slots.die_of(dying_in(step, task=1), when)
+        with pytest.raises((SlotLostError, LaneMovedError)):
+            driven.run(CUTS[1])
+        assert set(driven.epochs()) <= {0, 1}
+        recover(driven)
+        assert driven.contents() == before
+    if driven.engine.server_of is not None:
+        reference.place()  # as the lanes on hosts: one that was restored has forgotten what it has told the driver
+    assert shown(driven.step(CUTS[1])) == shown(reference.step(CUTS[1]))
+    assert driven.contents() == reference.contents()
+
+
+def recover(driven: Driven) -> None:
+    """What the driver does when a slot was lost: lanes go on here, or have to be placed again."""
+    if isinstance(driven.engine, ManyHosts):
+        driven.attempt += 1
+        driven.place()
+    else:
+        driven.roll_back()
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("engine", ["one process", *SLOTS])
+def test_an_attempt_is_rolled_back_and_may_not_come_again(engines: Engines, engine: str, name: str) -> None:
+    reference, driven = (engines.driven(each, name, 2) for each in ("one process", engine))
+    for each in (reference, driven):
+        each.step(CUTS[0])
+    before, late = driven.contents(), driven.next_epoch()
+    driven.run({("in", 0): 30, ("in", 1): 30, ("in", 2): 9})
+    if has_lanes(driven.program):
+        assert driven.epochs() == [1, 1]
+    driven.roll_back()
+    assert driven.contents() == before
+    if has_lanes(driven.program):
+        with pytest.raises((FencedError, LaneMovedError)):
+            driven.run(CUTS[1], epoch=late)
+        assert driven.contents() == before
+    assert shown(driven.step(CUTS[1])) == shown(reference.step(CUTS[1]))
+    assert driven.contents() == reference.contents()
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("engine", ["one process", *SLOTS])
+def test_lanes_are_placed_again_whatever_is_left_of_them(engines: Engines, engine: str, name: str) -> None:
+    reference, driven = (engines.driven(each, name, 2) for each in ("one process", engine))
+    for each in (reference, driven):
+        each.step(CUTS[0])
+    driven.run(CUTS[1])  # and is not committed
+    reference.place()  # a lane that was restored has forgotten what it has told the driver
+    for distrusted in ((), (1,), (0, 1)):
+        found = {lane.lane: lane.found for lane in driven.place(distrusted)}
+        assert driven.contents() == reference.contents()
+        if has_lanes(driven.program):
+            assert [found[lane] == "rebuilt" for lane in range(2)] == [lane in distrusted for lane in range(2)]
+    assert shown(driven.step(CUTS[1])) == shown(reference.step(CUTS[1]))
+
+
+@pytest.mark.parametrize("name", [name for name in TOPOLOGIES if name not in {"stateless", "clocked"}])
+@pytest.mark.parametrize("engine", SLOTS)
+def test_a_snapshot_shows_what_is_committed_while_lanes_are_ahead(engines: Engines, engine: str, name: str) -> None:
+    reference, driven = (engines.driven(each, name, 2) for each in ("one process", engine))
+    for each in (reference, driven):
+        each.step(CUTS[0])
+    committed = reference.contents()
+    driven.committed = 0
+    with ExitStack() as opened:
+        lanes = driven.snapshots(opened)
+        snapshots = [[lane.take() for lane in lanes]]
+        for _ in range(2):  # then two epochs are in flight
+            driven.go_on(driven.run(CUTS[1]), CUTS[1])
+            snapshots.append([lane.take() for lane in lanes])
+        for taken in snapshots:
+            assert driven.seen(LaneState(each).read_committed(0) for each in taken) == committed
+        reference.step(CUTS[1])
+        assert reference.contents() != committed
+        assert driven.seen(LaneState(each).read_committed(1) for each in snapshots[-1]) == reference.contents()
+        for snapshot in snapshots[0] + snapshots[1] + snapshots[2]:
+            snapshot.close()

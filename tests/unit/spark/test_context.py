@@ -1,0 +1,182 @@
+"""The settings of Spark and the number of slots, as far as they can be told without starting it."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from penstock.config import Config
+from penstock.errors import ConfigError
+from penstock.spark import context as module
+from penstock.spark.context import Spark, context_settings, slots_of
+
+CLUSTER = {"master": "spark://host:7077", "spark.authenticate.secret": "s"}
+
+
+class TestSlots:
+    @pytest.fixture(autouse=True)
+    def _four_cores(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "cpu_count", lambda: 4)
+
+    @pytest.mark.parametrize(
+        ("settings", "lanes", "slots"),
+        [
+            ({}, 8, 4),
+            ({}, 3, 3),
+            ({"master": "local"}, 8, 1),
+            ({"master": "local[2]"}, 8, 2),
+            ({"master": "local[6]"}, 8, 6),
+            ({"master": "local[6]"}, 5, 5),
+            ({"master": "local[*]"}, 8, 4),
+            ({"master": "local[3,9]"}, 8, 3),
+            ({"master": "local[*, 2]"}, 8, 4),
+            ({"master": "local-cluster[2,1,1024]"}, 8, 1),
+        ],
+    )
+    def test_there_is_one_per_lane_but_no_more_than_cores(self, settings: dict[str, str], lanes: int, slots: int) -> None:
+        assert slots_of(lanes, settings) == slots
+
+    def test_a_machine_that_does_not_tell_its_cores_has_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "cpu_count", lambda: None)
+        assert slots_of(8, {}) == 1
+
+    @pytest.mark.parametrize(
+        ("parallelism", "is_ours", "lanes", "slots"), [(6, True, 8, 4), (6, True, 3, 3), (6, False, 8, 5), (2, False, 8, 1)]
+    )
+    def test_a_context_that_is_open_keeps_slots_for_other_jobs(
+        self, parallelism: int, is_ours: bool, lanes: int, slots: int
+    ) -> None:
+        assert slots_of(lanes, {"master": "local[9]"}, opened(parallelism, is_ours)) == slots
+
+    def test_a_context_with_a_single_slot_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match=r'has a single slot, .* Open it with two or more, .* master\("local\[2\]"\)'):
+            slots_of(8, {}, opened(1, is_ours=False))
+
+
+def opened(parallelism: int, is_ours: bool) -> Any:
+    """A context of so many slots."""
+    names = {"spark.penstock.context"} if is_ours else set()
+    return SimpleNamespace(
+        defaultParallelism=parallelism, getConf=lambda: SimpleNamespace(contains=names.__contains__), stop=lambda: None
+    )
+
+
+class TestOpening:
+    @pytest.fixture
+    def context(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """What is opened; it counts how often it is stopped."""
+        made = opened(6, is_ours=True)
+        made.stopped, made.arguments = [], []
+
+        def open_context(*arguments: Any) -> Any:
+            made.arguments.append(arguments)
+            return made
+
+        made.stop = lambda: made.stopped.append(1)
+        monkeypatch.setattr(module, "require_java_of_spark", lambda: None)
+        monkeypatch.setattr(module, "open_context", open_context)
+        return made
+
+    def test_it_is_opened_once_in_the_background(self, context: Any) -> None:
+        spark = Spark("app", 3, {"master": "local[2]"})
+        assert not spark.is_open
+        assert spark.open() is spark.open()
+        assert spark.open().result() is context
+        assert spark.is_open
+        assert [arguments[:3] for arguments in context.arguments] == [("app", 3, {"master": "local[2]"})]
+        assert spark.slots(3) == 2
+        spark.close()
+        assert context.stopped == [1]
+
+    def test_that_of_somebody_else_lives_on(self, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "has_context", lambda: True)
+        spark = Spark("app", 3, {"master": "local[9]"})
+        spark.open().result()
+        context.defaultParallelism = 4
+        assert spark.is_shared
+        assert spark.slots(9) == 2
+        spark.close()
+        assert context.stopped == []
+
+    def test_one_that_was_never_opened_can_be_closed(self, context: Any) -> None:
+        Spark("app", 3, {}).close()
+        assert (context.arguments, context.stopped) == ([], [])
+
+    def test_a_missing_java_is_an_error_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def missing() -> None:
+            raise ConfigError("no Java")
+
+        monkeypatch.setattr(module, "require_java_of_spark", missing)
+        monkeypatch.setattr(SparkContext, "_gateway", None)
+        with pytest.raises(ConfigError, match="no Java"):
+            Spark("app", 3, {}).open()
+
+    def test_one_that_cannot_be_opened_is_not_open(self, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> Any:
+            raise ConfigError("no master")
+
+        monkeypatch.setattr(module, "open_context", refuse)
+        spark = Spark("app", 3, {})
+        with pytest.raises(ConfigError, match="no master"):
+            spark.open().result()
+        assert not spark.is_open
+        spark.close()
+
+
+def test_spark_does_not_limit_the_rows_of_a_query_unless_configured() -> None:
+    assert context_settings(2, {})["spark.driver.maxResultSize"] == "0"
+    assert context_settings(2, {"spark.driver.maxResultSize": "2g"})["spark.driver.maxResultSize"] == "2g"
+
+
+def test_only_one_machine_is_bound_to_loopback() -> None:
+    assert context_settings(2, {})["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in context_settings(2, CLUSTER)
+
+
+def test_jobs_beside_the_lanes_share_what_is_left() -> None:
+    assert context_settings(2, {})["spark.scheduler.mode"] == "FAIR"
+    assert context_settings(7, {})["spark.sql.shuffle.partitions"] == "7"
+
+
+def test_a_jvm_that_reads_no_frames_starts_quickly_unless_configured() -> None:
+    name = "spark.driver.extraJavaOptions"
+    assert context_settings(2, {}, True)[name] == "-XX:+UseParallelGC"
+    assert "-XX:+UseSerialGC" in context_settings(2, {}, False)[name]
+    assert context_settings(2, {name: "-Xss4m"}, False)[name] == "-Xss4m"
+
+
+def test_a_cluster_authenticates_and_lets_tasks_be_lost_more_often() -> None:
+    found = context_settings(2, CLUSTER)
+    assert (found["spark.authenticate"], found["spark.network.crypto.enabled"]) == ("true", "true")
+    assert found["spark.task.maxFailures"] == "8"
+    assert context_settings(2, {**CLUSTER, "spark.network.timeout": "9s"})["spark.network.timeout"] == "9s"
+
+
+BROKER = {"bootstrap.servers": "host:9092"}
+
+
+class TestWhatAClusterNeeds:
+    def test_its_secret_unless_it_is_open_to_everyone(self) -> None:
+        with pytest.raises(ConfigError, match=r"'spark.authenticate.secret' is missing"):
+            Config(kafka=BROKER, spark={"master": "spark://host:7077"}, lanes=2)
+        Config(kafka=BROKER, spark={"master": "spark://host:7077", "spark.authenticate": "false"}, lanes=2)
+        Config(kafka=BROKER, spark={"master": "yarn"}, lanes=2)
+
+    def test_a_number_of_lanes(self) -> None:
+        with pytest.raises(ConfigError, match=r"lanes: not set\. On a cluster"):
+            Config(kafka=BROKER, spark=CLUSTER)
+
+    @pytest.mark.parametrize("name", ["spark.python.worker.killOnIdleTimeout", "spark.executor.pyspark.memory"])
+    @pytest.mark.parametrize("spark", [{}, CLUSTER])
+    def test_what_would_end_slots_cannot_be_set(self, name: str, spark: dict[str, str]) -> None:
+        with pytest.raises(ConfigError, match=rf"^spark: '{name}' cannot be set: "):
+            Config(kafka=BROKER, spark={**spark, name: "3"}, lanes=2)
+
+    @pytest.mark.parametrize("name", ["spark.task.maxFailures", "spark.locality.wait", "spark.sql.shuffle.partitions"])
+    def test_what_lanes_do_not_depend_on_may_be_set(self, name: str) -> None:
+        config = Config(kafka=BROKER, spark={**CLUSTER, name: "3"}, lanes=2)
+        assert context_settings(2, config.spark)[name] == "3"

@@ -1,0 +1,1 @@
+"""`make on-spark`: every record of an application with `engine = spark` is processed in a Spark task."""

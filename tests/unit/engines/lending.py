@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 import cloudpickle
 import msgspec
@@ -61,13 +61,6 @@ class LentRestore(RestoreLane):
     def restore(self, program: Program, report: Callable[[int], None]) -> bytes:
         assert self.of is not None
         return super().restore(self.of, report)
-
-
-class Asked(Protocol):
-    """What a carrier needs of a slot."""
-
-    def ask(self, request: Any, *rest: Any, **options: Any) -> Any:
-        """See `Slot.ask`."""
 
 
 class LentSlots:

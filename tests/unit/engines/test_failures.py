@@ -131,7 +131,7 @@ def test_an_epoch_that_takes_too_long_is_too_large_and_its_slot_is_killed(
     sleeper = tmp_path / "sleeper"
     for position in range(2):
         forked[1].slot(position).ask(Load())  # so that they are running
-    app = Application(forked[1], program, orders(f"sleep {sleeper}"), patience_s=2.0)
+    app = Application(forked[1], program, orders(f"sleep {sleeper}"), patience_s=4.0)
     app.run(0, 1)
     assert app.left_out == [(0, "The epoch took too long: A slot on this host has not answered in time.")]
     wait_until("the slot has ended", lambda: not _is_running(int(sleeper.read_text())), 20)

@@ -30,7 +30,7 @@ class SlotLostError(PenstockError):
 
     def __init__(self, text: str, lanes: Collection[int] = ()) -> None:
         super().__init__(text)
-        self.lanes = frozenset(lanes)
+        self.lanes: frozenset[int] = frozenset(lanes)
 
 
 class TaskFailedError(PenstockError):

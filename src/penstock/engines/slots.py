@@ -40,9 +40,9 @@ class Slot:
     ) -> None:
         self.host = host
         self.process = process
-        self.is_lost = False
+        self.is_lost: bool = False
         """Whether its connection was closed, by either side."""
-        self.is_given_up = False
+        self.is_given_up: bool = False
         """Whether it was closed because it did not answer: the process may still be there."""
         self._is_here = is_here
         self._is_there = is_there

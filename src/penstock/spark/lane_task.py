@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -34,8 +34,8 @@ class Hello(msgspec.Struct, frozen=True):
     host: str
 
 
-encode_hello = msgspec.msgpack.Encoder().encode
-decode_hello = msgspec.msgpack.Decoder(Hello).decode
+encode_hello: Callable[[Hello], bytes] = msgspec.msgpack.Encoder().encode
+decode_hello: Callable[[bytes], Hello] = msgspec.msgpack.Decoder(Hello).decode
 
 
 @dataclass(frozen=True)

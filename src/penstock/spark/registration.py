@@ -44,6 +44,7 @@ class Registration:
         self._is_there = is_there
         self._is_here = host is None
         self._directory: Path | None = None
+        self.address: Address
         self._listener, self.address = self._listening(host)
         self._slots: dict[int, tuple[Slot, Hello]] = {}
         self._changed = threading.Condition()

@@ -7,7 +7,7 @@ an object per operator would be too slow. `Record` is for user code, tests and t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
@@ -29,6 +29,9 @@ Process = Callable[[Any, Any, int, Headers], None]
 
 Partition = tuple[str, int]
 """A partition of a topic: the topic's name and the partition's number."""
+
+Ranges = Mapping[Partition, tuple[int, int]]
+"""The offsets to read, by partition: the first, and the one after the last."""
 
 NO_HEADERS: Headers = ()
 NO_TIMESTAMP = -1

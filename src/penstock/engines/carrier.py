@@ -1,22 +1,28 @@
 """`Carrier`: carries requests to slots in parallel, and the steps of an epoch one after the other.
 
-Between two steps, the driver divides the rows among the lanes.
+Between two steps of an epoch that the driver has read, it divides the rows among the lanes. If slots read for themselves, they
+also exchange rows among themselves, and only those of the last step pass the driver.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import count
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
+from penstock.engines.connections import Address
+from penstock.engines.exchange import Way
+from penstock.engines.exchanging import Exchanging, Listen, decode_address
 from penstock.engines.messages import unpacked
+from penstock.engines.parts import by_lane, collected
 from penstock.engines.port import Batches, SlotLostError, TaskFailedError
+from penstock.engines.reading import Reading
 from penstock.engines.requests import RestoreLane, RowsRequest, RunStep
 from penstock.engines.slots import Slot
 from penstock.epochs.assignment import Assignment
@@ -24,8 +30,11 @@ from penstock.epochs.hops import INPUT, ROUTED_INPUT
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import Restored
 from penstock.epochs.routes import on_shards
-from penstock.epochs.shards import lane_of
 from penstock.epochs.walk import Act, walk_of
+from penstock.epochs.wire import out
+
+_walks = count()
+"""The numbers of walks whose rows slots exchange: a later one has a higher number, by which a slot knows rows that come late."""
 
 
 class Errand(NamedTuple):
@@ -37,21 +46,31 @@ class Errand(NamedTuple):
 
 
 class Carrier:
-    """Carries requests for a program; `slot` returns the slot at a position. A request may take `patience_s`."""
+    """Carries requests for a program; `slot` returns the slot at a position. A request may take `patience_s`.
 
-    def __init__(self, program: Program, slot: Callable[[int], Slot], patience_s: float) -> None:
+    `listen` returns the request by which a slot opens its inbox.
+    """
+
+    def __init__(
+        self, program: Program, slot: Callable[[int], Slot], patience_s: float, listen: Callable[[Slot], Listen]
+    ) -> None:
         self._program = program
         self._walk = walk_of(program)
         self._slot = slot
         self._patience_s = patience_s
+        self._listen = listen
+        self._inboxes: WeakKeyDictionary[Slot, Address] = WeakKeyDictionary()
         self._threads = ThreadPoolExecutor(program.lanes, "penstock-slot")
 
     def run(self, errands: Sequence[Errand]) -> list[list[pa.RecordBatch]]:
         """Run requests in parallel; return the rows of each. If one fails, the others are completed first."""
+        return self._run(errands, self._slot)
+
+    def _run(self, errands: Sequence[Errand], slot: Callable[[int], Slot]) -> list[list[pa.RecordBatch]]:
         deadline = time.monotonic() + self._patience_s
 
         def done(errand: Errand) -> list[pa.RecordBatch]:
-            return unpacked(self._slot(errand.position).ask(errand.request, errand.batches, deadline))
+            return unpacked(slot(errand.position).ask(errand.request, errand.batches, deadline))
 
         return self._all(done, errands)
 
@@ -79,7 +98,7 @@ class Carrier:
                 positions, parts = entering, _by_origin(records, len(entering))
             else:
                 table = self._routed(epoch, records) if step.is_first else rows
-                positions, parts = position_of, [part.to_batches() for part in self.by_lane(table)]
+                positions, parts = position_of, [part.to_batches() for part in by_lane(self._program, table)]
             errands = [
                 Errand(position, RunStep(epoch, step, number), part)
                 for number, (position, part) in enumerate(zip(positions, parts, strict=True))
@@ -87,16 +106,36 @@ class Carrier:
             rows = collected(self.run(errands), step.schema)
         return rows
 
-    def by_lane(self, table: pa.Table) -> list[pa.Table]:
-        """Return the rows of each lane, in their order."""
-        program = self._program
-        if program.lanes == 1:
-            return [table]
-        return divided(table, lane_of(table.column("shard").to_numpy(), program.shards, program.lanes), program.lanes)
+    def take_steps_in_slots(
+        self, epoch: Epoch, reading: Reading, position_of: Sequence[int], entering: Sequence[int]
+    ) -> pa.Table:
+        """As `take_steps`, but the slots at `entering` read the records, and all slots exchange rows among themselves."""
+        walk = walk_of(self._program, has_entry=True)
+        shares = reading.shares(epoch, len(entering))
+        slots = {position: self._slot(position) for position in {*entering, *position_of}}  # the same ones in all steps
+        inboxes = {position: self._inbox(slot) for position, slot in slots.items()}
+        way = Way(next(_walks), tuple(inboxes[position] for position in position_of))
+        rows, senders = pa.table({}), 0
+        for at, step in enumerate(walk):
+            positions = entering if step.act is Act.ENTER else position_of
+            errands = [
+                Errand(position, Exchanging(RunStep(epoch, step, task), way, at, senders, shares[task] if not at else None))
+                for task, position in enumerate(positions)
+            ]
+            rows, senders = collected(self._run(errands, slots.__getitem__), step.schema), len(positions)
+            if rows.num_rows and not step.is_last:  # a task is above its limit
+                return out(rows)
+        return rows
 
     def close(self) -> None:
         """End the threads; those that wait for an answer end with their slots."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _inbox(self, slot: Slot) -> Address:
+        """Return the address of a slot's inbox, which is opened when rows are first exchanged."""
+        if slot not in self._inboxes:
+            self._inboxes[slot] = decode_address(slot.ask(self._listen(slot)))
+        return self._inboxes[slot]
 
     def _routed(self, epoch: Epoch, records: Batches) -> pa.Table:
         """Return the records with their shards."""
@@ -112,18 +151,6 @@ class Carrier:
         if failures:
             raise next((error for error in failures if not isinstance(error, (SlotLostError, TaskFailedError))), failures[0])
         return [future.result() for future in futures]
-
-
-def divided(table: pa.Table, parts: Any, count: int) -> list[pa.Table]:
-    """Return the rows of each part, in their order; `parts` are the numbers of the rows' parts."""
-    table = table.take(pa.array(np.argsort(parts, kind="stable")))
-    ends = np.cumsum(np.bincount(parts, minlength=count)).tolist()
-    return [table.slice(begin, end - begin) for begin, end in pairwise([0, *ends])]
-
-
-def collected(found: Iterable[Iterable[pa.RecordBatch]], schema: pa.Schema) -> pa.Table:
-    """Return all rows as one table."""
-    return pa.Table.from_batches([batch for each in found for batch in each], schema)
 
 
 def _by_origin(batches: Batches, count: int) -> list[list[pa.RecordBatch]]:

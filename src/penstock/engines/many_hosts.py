@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from penstock.engines.carrier import Carrier, Errand, collected
+from penstock.engines.carrier import Carrier, Errand
+from penstock.engines.exchanging import Listen
+from penstock.engines.parts import collected
 from penstock.engines.port import Batches, OnProgress, SlotLostError, Whereabouts
+from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack
 from penstock.engines.slots import Slots
 from penstock.epochs.migration import MigrationStep
@@ -64,7 +67,7 @@ class ManyHosts:
     ) -> None:
         self._program = program
         self._slots = slots
-        self._carrier = Carrier(program, slots.slot, patience_s)
+        self._carrier = Carrier(program, slots.slot, patience_s, lambda slot: Listen(slot.host, program.server_key))
         self._global_topics = global_topics
         self._write_stage = write_stage
         self._hosts: tuple[str, ...] = ()
@@ -109,9 +112,20 @@ class ManyHosts:
 
     def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
         """See `Engine.run`: no slot has all lanes, so that even a small epoch takes all steps."""
+        return self._written(epoch, lambda prepared: self._carrier.take_steps(prepared, records, self._positions, self._entering))
+
+    def read(self, epoch: Epoch, reading: Reading) -> pa.Table:
+        """See `Engine.read`."""
+        return self._written(
+            epoch,
+            lambda prepared: self._carrier.take_steps_in_slots(prepared, reading, self._positions, self._entering),
+        )
+
+    def _written(self, epoch: Epoch, take_steps: Callable[[Epoch], pa.Table]) -> pa.Table:
+        """Take the steps of an epoch; if executors write, return only what they leave."""
         epoch = self._prepared(epoch)
         try:
-            rows = self._carrier.take_steps(epoch, records, self._positions, self._entering)
+            rows = take_steps(epoch)
             stage = self._write_stage()
             if stage is not None:
                 rows = stage.write(self._carrier, epoch, rows, self._positions)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.engines.carrier import Carrier, Errand, collected
+from penstock.engines.carrier import Carrier, Errand
+from penstock.engines.exchanging import Listen
+from penstock.engines.parts import collected
 from penstock.engines.port import Batches, OnProgress, Whereabouts
+from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack, RunEpoch
-from penstock.engines.slots import Slots
+from penstock.engines.slots import Slot, Slots
 from penstock.epochs.home import Home
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch, Program
@@ -24,7 +30,8 @@ class OneHost:
     def __init__(self, program: Program, slots: Slots, patience_s: float, name: str, kind: str) -> None:
         self._program = program
         self._slots = slots
-        self._carrier = Carrier(program, slots.slot, patience_s)
+        self._inboxes: Path | None = None
+        self._carrier = Carrier(program, slots.slot, patience_s, self._listen)
         self._name = name
         self._kind = kind
 
@@ -55,6 +62,12 @@ class OneHost:
         if is_small or not records:
             return collected(self._carrier.run([Errand(0, RunEpoch(epoch), records)]), OUT)
         return in_order_of_causes(self._carrier.take_steps(epoch, records, self._positions, range(self._slots.size)))
+
+    def read(self, epoch: Epoch, reading: Reading) -> pa.Table:
+        """See `Engine.read`."""
+        self._slots.turn(epoch.number)
+        rows = self._carrier.take_steps_in_slots(epoch, reading, self._positions, range(self._slots.size))
+        return in_order_of_causes(rows)
 
     def roll_back(self, epoch: Epoch) -> None:
         """See `Engine.roll_back`: the directory of the stores refuses earlier attempts."""
@@ -87,6 +100,13 @@ class OneHost:
         """See `Engine.close`."""
         self._carrier.close()
         self._slots.close()
+        if self._inboxes is not None:
+            shutil.rmtree(self._inboxes, ignore_errors=True)
+
+    def _listen(self, slot: Slot) -> Listen:
+        if self._inboxes is None:
+            self._inboxes = Path(tempfile.mkdtemp(prefix="penstock-inboxes-"))  # only this user can open it
+        return Listen(self._inboxes, b"")
 
     @property
     def _positions(self) -> list[int]:

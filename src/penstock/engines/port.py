@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.engines.reading import Reading
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch
 from penstock.epochs.restore import ReadChangelog, Restored
@@ -82,6 +83,9 @@ class Engine(Protocol):
 
     def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
         """Run an epoch with these records, if any; return its rows. If it `is_small`, one slot may run it on its own."""
+
+    def read(self, epoch: Epoch, reading: Reading) -> pa.Table:
+        """Run an epoch whose records slots read for themselves, because there are many; return its rows."""
 
     def roll_back(self, epoch: Epoch) -> None:
         """Roll all lanes back to the epoch before this one; earlier attempts can no longer write."""

@@ -17,6 +17,7 @@ import cloudpickle
 import msgspec
 import pyarrow as pa
 
+from penstock.engines.exchanging import Exchanging, Listen, SlotSide
 from penstock.engines.messages import Kind, described, receive, send, send_rows, unpacked
 from penstock.engines.requests import RestoreLane
 from penstock.epochs.program import Program
@@ -56,13 +57,15 @@ def added(totals: Iterable[Totals]) -> Totals:
 
 def serve(driver: socket.socket, packed_program: bytes | pa.Buffer) -> Totals:
     """Answer requests until the driver closes the connection."""
-    totals, content = Totals(), bytes(packed_program)
+    totals, content, slot = Totals(), bytes(packed_program), SlotSide()
     try:
         while True:
-            _answer(driver, content, totals)
+            _answer(driver, content, slot, totals)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         totals.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return totals
+    finally:
+        slot.close()
 
 
 def loaded(packed_program: bytes) -> Program:
@@ -79,7 +82,7 @@ def loaded(packed_program: bytes) -> Program:
     return _programs[packed_program]
 
 
-def _answer(driver: socket.socket, packed_program: bytes, totals: Totals) -> None:
+def _answer(driver: socket.socket, packed_program: bytes, slot: SlotSide, totals: Totals) -> None:
     """Answer one request: an optional table, then what to do with it."""
     _, table = receive(driver)
     _, content = receive(driver)
@@ -89,9 +92,13 @@ def _answer(driver: socket.socket, packed_program: bytes, totals: Totals) -> Non
         if isinstance(request, RestoreLane):
             answer = request.restore(program, lambda left: send(driver, Kind.PROGRESS, msgspec.msgpack.encode(left)))
             send(driver, Kind.VALUE, answer)
+        elif isinstance(request, Listen):
+            send(driver, Kind.VALUE, request.answer(slot))
         else:
-            batches = unpacked(table)
+            exchanging = request if isinstance(request, Exchanging) else None
+            batches = unpacked(table) if exchanging is None else exchanging.received(slot)
             rows = list(request.run(program, batches))
+            rows = rows if exchanging is None else exchanging.sent(slot, program, rows)
             totals.records += sum(batch.num_rows for batch in batches) if request.reads_topics else 0
             del table, batches
             send_rows(driver, rows)

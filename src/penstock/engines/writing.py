@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.config import Config
-from penstock.engines.carrier import Carrier, Errand, collected, divided
+from penstock.engines.carrier import Carrier, Errand
+from penstock.engines.parts import collected, divided
 from penstock.engines.port import Batches
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, Control, Kind, arrived, control_row, decode_control, in_order_of_causes, out

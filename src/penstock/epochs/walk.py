@@ -47,14 +47,14 @@ class Step:
 Walk = tuple[Step, ...]
 
 
-def walk_of(program: Program) -> Walk:
-    """Return the steps of an epoch."""
-    return tuple(_steps(program))
+def walk_of(program: Program, *, has_entry: bool = False) -> Walk:
+    """Return the steps of an epoch. If it `has_entry`, records enter, even if they could go straight to their lanes."""
+    return tuple(_steps(program, has_entry or needs_entry(program)))
 
 
-def _steps(program: Program) -> Iterator[Step]:
+def _steps(program: Program, has_entry: bool) -> Iterator[Step]:
     stages, is_first_free = range(len(program.plan.stages)), not program.needs_lanes(0)
-    last, enters = stages[-1], is_first_free or needs_entry(program)
+    last, enters = stages[-1], is_first_free or has_entry
     if enters:
         yield Step(Act.ENTER, 0, is_first=True, is_last=is_first_free and last == 0)
     for stage in stages[1 if is_first_free else 0 :]:

@@ -6,32 +6,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
-from penstock.errors import TopicError
+from penstock.kafka.chunks import Chunk, by_partition, chunk_of, end_in
 from penstock.kafka.clients import open_consumer
-from penstock.kafka.failures import failure
 from penstock.kafka.statistics import OnStatistics
-from penstock.lanes.epoch import headers_array
 from penstock.records import Partition
 
 _PIECE = 2_000
 """How many records are converted at a time: with more, they no longer fit into the processor's caches, and take twice as long."""
-
-_LOST = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-_TEMPORARY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._MAX_POLL_EXCEEDED}
-
-
-class _Chunk(NamedTuple):
-    """Consecutive records of a partition, in the order of their offsets, each with the highest timestamp up to it."""
-
-    offsets: Any
-    highest: Any
-    batch: pa.RecordBatch
 
 
 class _Kept:
@@ -41,7 +27,7 @@ class _Kept:
         self.records = 0
         self.size = 0
 
-    def count(self, chunk: _Chunk, sign: int) -> None:
+    def count(self, chunk: Chunk, sign: int) -> None:
         """Add a chunk, or with a `sign` of -1 remove it."""
         self.records += sign * chunk.batch.num_rows
         self.size += sign * chunk.batch.nbytes
@@ -64,7 +50,7 @@ class InputReader:
     ) -> None:
         self._most_records = most_records
         self._most_bytes = most_bytes
-        self._chunks: dict[Partition, deque[_Chunk]] = {place: deque() for place in offsets}
+        self._chunks: dict[Partition, deque[Chunk]] = {place: deque() for place in offsets}
         self._read_to = dict(offsets)
         self._latest: dict[Partition, int] = {}
         self._kept = {place: _Kept() for place in offsets}
@@ -210,11 +196,8 @@ class InputReader:
             messages = [message for message in messages if message.error() is None]
         if not messages:
             return
-        by_place: dict[Partition, list[Message]] = {}
-        for message in messages:
-            by_place.setdefault((message.topic(), message.partition()), []).append(message)  # type: ignore[arg-type]
-        for place, mine in by_place.items():
-            chunk = _chunk(mine, self.latest(place))
+        for place, mine in by_partition(messages).items():
+            chunk = chunk_of(mine, self.latest(place))
             with self._changing:
                 self._latest[place] = int(chunk.highest[-1])
                 self._chunks[place].append(chunk)
@@ -223,31 +206,7 @@ class InputReader:
                 self._kept[place].count(chunk, 1)
 
     def _handle(self, messages: list[Message]) -> None:
-        """Note the ends of partitions; raise other errors unless the client recovers from them."""
-        for message in messages:
-            error, topic, number = message.error(), message.topic(), message.partition()
-            assert error is not None
-            if error.code() == KafkaError._PARTITION_EOF:
-                place = (str(topic), int(number or 0))
-                with self._changing:
-                    self._read_to[place] = max(self._read_to[place], int(message.offset() or 0))
-            elif error.code() in _LOST:
-                raise TopicError(f"Cannot read {topic}-{number}: the next record is gone ({error.str()}).")
-            elif not (error.retriable() or error.code() in _TEMPORARY):
-                raise failure(error, f"Cannot read {topic}-{number}" if topic else "Cannot read the source topics")
-
-
-def _chunk(messages: list[Message], latest: int) -> _Chunk:
-    """Return records of one partition by column; `latest` is the highest timestamp before them."""
-    offsets = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
-    timestamps = np.fromiter((timestamp for _, timestamp in map(Message.timestamp, messages)), np.int64, len(messages))
-    headers: list[Any] = list(map(Message.headers, messages))
-    columns = [
-        pa.array(offsets),
-        pa.array(timestamps),
-        pa.array(list(map(Message.key, messages)), pa.binary()),
-        pa.array(list(map(Message.value, messages)), pa.binary()),
-        headers_array(headers),
-    ]
-    highest = np.maximum(np.maximum.accumulate(timestamps), latest)
-    return _Chunk(offsets, highest, pa.RecordBatch.from_arrays(columns, ["offset", "timestamp", "key", "value", "headers"]))
+        """Note the ends of partitions."""
+        for place, end in filter(None, map(end_in, messages)):
+            with self._changing:
+                self._read_to[place] = max(self._read_to[place], end)

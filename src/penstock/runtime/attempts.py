@@ -16,7 +16,7 @@ from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.epochs.bounds import Measured, measured_in
 from penstock.epochs.program import Epoch
 from penstock.errors import EpochTooLargeError
-from penstock.records import Partition
+from penstock.records import Partition, Ranges
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.share import Room, take
 
@@ -27,9 +27,6 @@ _TRIES = 4
 
 _FEWER_HELPS = 0.9
 """If half the records still give more than this part of the output, the output does not depend on the records."""
-
-Ranges = Mapping[Partition, tuple[int, int]]
-"""The offsets to read, by partition: the first, and the one after the last."""
 
 
 class Jobs(Protocol):

@@ -14,15 +14,9 @@ from dataclasses import dataclass, field
 import msgspec
 from pyspark import TaskContext
 
-from penstock.engines.messages import Kind, for_tables, receive, send
+from penstock.engines.connections import Address, connected
+from penstock.engines.messages import Kind, receive, send
 from penstock.engines.serving import Totals, serve
-from penstock.lane_servers.secured import secured
-
-Address = str | tuple[str, int]
-"""Of the driver's listener: a path on this machine, or a host and a port."""
-
-_CONNECT_S = 10.0
-_KEEP_ALIVE = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -66,28 +60,6 @@ def introduce(connection: socket.socket, key: bytes, hello: Hello) -> None:
     _, challenge = receive(connection)
     content = encode_hello(hello)
     send(connection, Kind.HELLO, hmac.digest(key, bytes(challenge) + content, "sha256") + content)
-
-
-def connected(driver: Address, key: bytes) -> socket.socket:
-    """Return a connection to the driver; on a network it is secured, and ends soon after the driver's host is lost."""
-    if isinstance(driver, str):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(driver)
-        return for_tables(connection)
-    connection = socket.create_connection(driver, _CONNECT_S)
-    secured_connection = secured(for_tables(prompt(connection)), key, is_server=False)
-    secured_connection.settimeout(None)
-    return secured_connection
-
-
-def prompt(connection: socket.socket) -> socket.socket:
-    """Return a network connection that sends at once, and notices a lost peer where the system can."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEP_ALIVE:
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return connection
 
 
 def _host() -> str:

@@ -18,18 +18,17 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.engines.messages import Kind, for_tables, receive, send
+from penstock.engines.connections import Address, accepted, listening
+from penstock.engines.messages import Kind, receive, send
 from penstock.engines.slots import Slot
 from penstock.errors import StateError
-from penstock.lane_servers.secured import secured
-from penstock.spark.lane_task import Address, Hello, decode_hello, prompt
+from penstock.spark.lane_task import Hello, decode_hello
 
 _log = logging.getLogger(__name__)
 
 _HELLO_S = 10.0
 _CHALLENGE_BYTES = 32
 _DIGEST_BYTES = sha256().digest_size
-_MOST_WAITING = 256
 
 
 class Registration:
@@ -45,7 +44,7 @@ class Registration:
         self._is_here = host is None
         self._directory: Path | None = None
         self.address: Address
-        self._listener, self.address = self._listening(host)
+        self._listener, self.address = listening(self._where(host))
         self._slots: dict[int, tuple[Slot, Hello]] = {}
         self._changed = threading.Condition()
         threading.Thread(target=self._accept, name="penstock-slots", daemon=True).start()
@@ -88,16 +87,11 @@ class Registration:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _listening(self, host: str | None) -> tuple[socket.socket, Address]:
+    def _where(self, host: str | None) -> Path | str:
         if host is not None:
-            listener = socket.create_server((host, 0), backlog=_MOST_WAITING)
-            return listener, (host, int(listener.getsockname()[1]))
+            return host
         self._directory = Path(tempfile.mkdtemp(prefix="penstock-slots-"))  # only this user can open it
-        path = str(self._directory / "driver")
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(path)
-        listener.listen(_MOST_WAITING)
-        return listener, path
+        return self._directory / "driver"
 
     def _accept(self) -> None:
         while True:
@@ -109,7 +103,7 @@ class Registration:
 
     def _greet(self, connection: socket.socket) -> None:
         try:
-            connection = self._secured(connection)
+            connection = accepted(connection, self.key, _HELLO_S)
             hello = self._introduced(connection)
             send(connection, Kind.PROGRAM, self._program)
         except (OSError, EOFError, ValueError, StateError, msgspec.MsgspecError) as error:
@@ -127,12 +121,6 @@ class Registration:
                 known[0].close()
             self._slots[hello.position] = (slot, hello)
             self._changed.notify_all()
-
-    def _secured(self, connection: socket.socket) -> socket.socket:
-        """Return the connection ready for a task: on a network, where others may listen, as a secured one."""
-        connection.settimeout(_HELLO_S)
-        for_tables(connection)
-        return connection if self._is_here else secured(prompt(connection), self.key, is_server=True)
 
     def _introduced(self, connection: socket.socket) -> Hello:
         """Return what a task says about itself; raise if it does not know the key."""

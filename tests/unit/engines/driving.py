@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engines.port import Batches, Engine, OnProgress, Whereabouts
+from penstock.engines.reading import Reading
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import roll_back_lane
@@ -24,8 +25,7 @@ from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import Kind
 from penstock.lane_servers.client import LaneClients, RemoteSnapshots
-from penstock.records import Partition
-from penstock.runtime.attempts import Ranges
+from penstock.records import Partition, Ranges
 from penstock.runtime.committed import committed_state
 from penstock.runtime.feedback import Feedback
 from penstock.runtime.past import Past
@@ -91,6 +91,9 @@ class InOneProcess:
 
     def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
         return run_epoch(self._program, epoch, records)
+
+    def read(self, epoch: Epoch, reading: Reading) -> pa.Table:
+        return run_epoch(self._program, epoch, INPUTS.records(epoch, reading.ranges))
 
     def roll_back(self, epoch: Epoch) -> None:
         program = self._program
@@ -162,6 +165,11 @@ class Driven:
         """Run the next epoch, or a given one, up to these ends."""
         epoch = epoch or self.next_epoch()
         return self.engine.run(epoch, INPUTS.records(epoch, self.ranges(ends)), is_small=is_small)
+
+    def read(self, ends: Mapping[Partition, int], epoch: Epoch | None = None) -> pa.Table:
+        """As `run`, but slots read for themselves."""
+        reading = Reading(self.ranges(ends), {"in": 0}, lambda: INPUTS)
+        return self.engine.read(epoch or self.next_epoch(), reading)
 
     def go_on(self, table: pa.Table, ends: Mapping[Partition, int]) -> None:
         """Go on after an epoch, which is not committed."""

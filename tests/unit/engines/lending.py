@@ -14,6 +14,7 @@ import cloudpickle
 import msgspec
 import pyarrow as pa
 
+from penstock.engines.exchanging import Exchanging, Listen, SlotSide
 from penstock.engines.port import SlotLostError
 from penstock.engines.requests import RestoreLane, RowsRequest
 from penstock.engines.slots import Slot, Slots
@@ -63,6 +64,27 @@ class LentRestore(RestoreLane):
         return super().restore(self.of, report)
 
 
+@dataclass(frozen=True)
+class LentExchanging(Exchanging):
+    """A step of another program than the slots', with rows of other slots. Its process may die of it."""
+
+    of: Program | None = None
+    dies: str = ""
+
+    def run(self, program: Program, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert self.of is not None
+        if self.dies == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(self.of, batches)
+
+    def sent(self, slot: SlotSide, program: Program, rows: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        assert self.of is not None
+        found = super().sent(slot, self.of, rows)
+        if self.dies == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+
 class LentSlots:
     """Slots of others that run the requests of a program; they are neither started nor closed with it."""
 
@@ -87,7 +109,8 @@ class LentSlots:
         return self._slots.turn(epoch)
 
     def slot(self, position: int) -> Any:
-        return _LentSlot(self._slots.slot(position), self._asked)
+        slot = self._slots.slot(position)
+        return _LentSlot(slot, slot.host, self._asked)
 
     @property
     def slots(self) -> list[Slot]:
@@ -110,8 +133,16 @@ class LentSlots:
 
     def _lent(self, request: Any, program: Program) -> Any:
         if isinstance(request, RestoreLane):
-            return LentRestore(**{field.name: getattr(request, field.name) for field in fields(request)}, of=program)
+            return LentRestore(**_fields(request), of=program)
+        if isinstance(request, Listen):
+            return request
+        if isinstance(request, Exchanging):
+            return LentExchanging(**_fields(request), of=program, dies=self.dies(request))
         return Lent(program, request, self.dies(request))
+
+
+def _fields(request: Any) -> dict[str, Any]:
+    return {field.name: getattr(request, field.name) for field in fields(request)}
 
 
 class HostedSlots(LentSlots):
@@ -150,7 +181,7 @@ class HostedSlots(LentSlots):
         host = self._host(position)
         if host not in self.there or self._settled[position].is_lost:
             raise SlotLostError(f"The slot at position {position} is lost.")
-        return _LentSlot(self._settled[position], lambda *asked, **options: self._asked_on(host, *asked, **options))
+        return _LentSlot(self._settled[position], host, lambda *asked, **options: self._asked_on(host, *asked, **options))
 
     @property
     def _positions(self) -> list[int]:
@@ -171,7 +202,8 @@ class HostedSlots(LentSlots):
 
 
 class _LentSlot:
-    def __init__(self, slot: Slot, asked: Callable[..., Any]) -> None:
+    def __init__(self, slot: Slot, host: str, asked: Callable[..., Any]) -> None:
+        self.host = host
         self._slot = slot
         self._asked = asked
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,12 @@ from penstock import (
     tumbling,
     until_window_closes,
 )
+from penstock.engines.reading import coded
 from penstock.epochs.home import Home, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.shards import shards_of
 from penstock.lanes.epoch import headers_array
-from penstock.records import Partition
-from penstock.runtime.attempts import Ranges
-from penstock.runtime.feed import coded
+from penstock.records import Partition, Ranges
 from penstock.state import LaneState
 from tests.unit.epochs import application
 from tests.unit.epochs.application import Raw, changelog_rows, every_kind_of_store, program_of
@@ -210,6 +209,18 @@ class Lists:
             for place, (begin, end) in ranges.items()
             for first in range(begin, end, CHUNK)
         ]
+
+    def has(self, ranges: Ranges) -> bool:
+        """The driver has read everything."""
+        return True
+
+    def read(self, ranges: Ranges) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """Return the records in these ranges, as a slot's reader does."""
+        for place, (begin, end) in ranges.items():
+            yield place, _batch(begin, self.topics[place][begin:end])
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def _batch(self, place: Partition, begin: int, end: int) -> pa.RecordBatch:
         if (place, begin, end) not in self._batches:

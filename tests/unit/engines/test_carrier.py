@@ -11,7 +11,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from penstock.engines.carrier import Carrier, Errand, collected, divided
+from penstock.engines.carrier import Carrier, Errand
+from penstock.engines.parts import by_lane, collected, divided
 from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.engines.requests import Load, RestoreLane, RunStep
 from penstock.epochs.program import Epoch, Program
@@ -60,7 +61,8 @@ def program(tmp_path: Path) -> Program:
 
 
 def carrier_of(program: Program, slots: Slots) -> Carrier:
-    return Carrier(program, slots.slot, PATIENCE_S)
+    none: Any = None
+    return Carrier(program, slots.slot, PATIENCE_S, lambda slot: none)
 
 
 def errands(count: int) -> list[Errand]:
@@ -75,7 +77,8 @@ def test_requests_run_at_the_same_time_and_share_their_patience(program: Program
         all_there.wait(PATIENCE_S)
         return original(position)
 
-    carrier = Carrier(program, slot, PATIENCE_S)
+    none: Any = None
+    carrier = Carrier(program, slot, PATIENCE_S, lambda slot: none)
     assert carrier.run(errands(3)) == [[], [], []]
     assert len(slots.deadlines) == 1
     carrier.close()
@@ -170,4 +173,4 @@ def test_rows_of_a_part_keep_their_order() -> None:
 
 def test_a_single_lane_gets_all_rows_as_they_are() -> None:
     table = pa.table({"shard": [3, 1, 2]})
-    assert carrier_of(program_of(atomic(), lanes=1), Slots()).by_lane(table) == [table]
+    assert by_lane(program_of(atomic(), lanes=1), table) == [table]

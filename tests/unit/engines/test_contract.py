@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.engines.exchanging import Exchanging
 from penstock.engines.forked.slots import ForkedSlots
 from penstock.engines.many_hosts import ManyHosts
 from penstock.engines.one_host import OneHost
-from penstock.engines.port import SlotLostError
+from penstock.engines.port import SlotLostError, TaskFailedError
 from penstock.engines.requests import RunStep
 from penstock.engines.slots import Slots
 from penstock.epochs.program import has_lanes
@@ -74,12 +76,13 @@ def engines(tmp_path: Path, forked: list[ForkedSlots], tasks: SparkSlots) -> Ite
 @pytest.mark.parametrize(("engine", "lanes"), [("one slot", 2), ("forked", 1), ("forked", 4), ("tasks", 2), ("hosts", 3)])
 def test_an_epoch_gives_what_one_process_gives(engines: Engines, engine: str, name: str, lanes: int) -> None:
     reference = engines.driven("one process", name, lanes)
-    small, large = (engines.driven(engine, name, lanes) for _ in range(2))
+    small, large, reading = (engines.driven(engine, name, lanes) for _ in range(3))
     for ends in [*CUTS, CUTS[-1]]:  # the last one is without records
         progress = reference.progress
         rows = reference.step(ends)
-        for driven, is_small in ((small, True), (large, False)):
-            found = driven.step(ends, is_small)
+        for driven, run in ((small, partial(small.run, is_small=True)), (large, large.run), (reading, reading.read)):
+            found = run(ends)
+            driven.commit(found, ends)
             assert found.schema == OUT
             assert shown(found) == shown(rows)
             assert told(found, progress) == told(rows, progress)
@@ -128,6 +131,32 @@ def recover(driven: Driven) -> None:
         driven.place()
     else:
         driven.roll_back()
+
+
+def dying_in_walk(step: Step) -> Callable[[Any], bool]:
+    return lambda request: isinstance(request, Exchanging) and (request.step.step, request.step.task) == (step, 1)
+
+
+@pytest.mark.parametrize(("engine", "name"), [("forked", "re-keyed"), ("tasks", "atomic"), ("hosts", "by watermark")])
+def test_after_a_slot_that_reads_has_died_in_any_step_the_epoch_runs_again(engines: Engines, engine: str, name: str) -> None:
+    reference, driven = (engines.driven(each, name, 2) for each in ("one process", engine))
+    for each in (reference, driven):
+        each.step(CUTS[0])
+    before = driven.contents()
+    assert driven.slots is not None
+    for step, when in product(walk_of(driven.program, has_entry=True), ("before", "after")):
+        driven.slots.die_of(dying_in_walk(step), when)
+        with pytest.raises((SlotLostError, LaneMovedError, TaskFailedError)):
+            driven.read(CUTS[1])
+        assert set(driven.epochs()) <= {0, 1}
+        recover(driven)
+        assert driven.contents() == before
+    if driven.engine.server_of is not None:
+        reference.place()
+    rows = driven.read(CUTS[1])
+    driven.commit(rows, CUTS[1])
+    assert shown(rows) == shown(reference.step(CUTS[1]))
+    assert driven.contents() == reference.contents()
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

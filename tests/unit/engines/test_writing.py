@@ -145,7 +145,8 @@ class Here:
         return Slot()
 
     def write(self, stage: WriteStage, epoch: Epoch, rows: pa.Table, positions: Sequence[int]) -> pa.Table:
-        carrier = Carrier(self.program, self.slot, 20.0)
+        none: Any = None
+        carrier = Carrier(self.program, self.slot, 20.0, lambda slot: none)
         try:
             return stage.write(carrier, epoch, rows, positions)
         finally:

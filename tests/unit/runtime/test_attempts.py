@@ -13,8 +13,8 @@ from penstock.epochs.bounds import Measured, measure_row
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Kind, out_rows
 from penstock.errors import EpochTooLargeError, LaneMovedError, ProcessingError
-from penstock.records import Partition
-from penstock.runtime.attempts import Attempts, Fitted, Offer, Ranges
+from penstock.records import Partition, Ranges
+from penstock.runtime.attempts import Attempts, Fitted, Offer
 from penstock.runtime.epoch_size import EpochSize
 
 A0, A1 = ("a", 0), ("a", 1)

@@ -10,12 +10,12 @@ import pytest
 
 from penstock import StreamsBuilder, tumbling
 from penstock.config import Config
+from penstock.engines.reading import Reading, coded
 from penstock.epochs.hops import INPUT
 from penstock.epochs.program import Epoch
-from penstock.records import Partition
+from penstock.records import Partition, Ranges
 from penstock.runtime import feed as module
-from penstock.runtime.attempts import Ranges
-from penstock.runtime.feed import FedJobs, Feed, coded
+from penstock.runtime.feed import FedJobs, Feed
 from penstock.runtime.time_order import OrderedInput
 from tests.unit.epochs.application import program_of
 from tests.unit.runtime.noting import counting
@@ -29,6 +29,7 @@ class Reader:
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
+        self.read_to = dict.fromkeys((A0, A1, B0), 8)
 
     def between(self, ranges: Ranges) -> Iterator[tuple[Partition, pa.RecordBatch]]:
         for place, (begin, end) in ranges.items():
@@ -56,6 +57,11 @@ def feed_of(topology: Any = None, **settings: Any) -> Feed:
     return feed
 
 
+def reader_of(source: Any) -> Any:
+    """What reads for the driver, as long as it keeps up."""
+    return source._reader
+
+
 def windows() -> Any:
     builder = StreamsBuilder()
     builder.stream("a", value=str).group_by_key().windowed_by(tumbling("1s")).count(store="windows")
@@ -65,14 +71,14 @@ def windows() -> Any:
 class TestInput:
     @pytest.mark.parametrize("engine", ["spark", "local"])
     def test_it_keeps_the_records_of_two_epochs(self, engine: str) -> None:
-        source: Any = feed_of(engine=engine, max_epoch_records=77).open({A0: 1, A1: 1}, 1_000)
+        source = reader_of(feed_of(engine=engine, max_epoch_records=77).open({A0: 1, A1: 1}, 1_000))
         settings, offsets, most_records, most_bytes, on_statistics = source.arguments
         assert settings["group.id"] == "app"
         assert (offsets, most_records, most_bytes, on_statistics) == ({A0: 1, A1: 1}, 2 * 77, 2 * 1_000, print)
 
     def test_it_also_reads_for_a_cluster(self) -> None:
         spark = {"master": "spark://host:7077", "spark.authenticate": "false"}
-        assert isinstance(feed_of(spark=spark).open({A0: 1}, 1_000), Reader)
+        assert isinstance(reader_of(feed_of(spark=spark).open({A0: 1}, 1_000)), Reader)
 
     @pytest.mark.parametrize(
         ("topology", "offsets", "is_ordered"),
@@ -81,7 +87,7 @@ class TestInput:
     def test_several_inputs_are_read_in_the_order_of_time(
         self, topology: Any, offsets: Mapping[Partition, int], is_ordered: bool
     ) -> None:
-        assert isinstance(feed_of(topology()).open(offsets, 1_000), OrderedInput) == is_ordered
+        assert isinstance(reader_of(feed_of(topology()).open(offsets, 1_000)), OrderedInput) == is_ordered
 
 
 class TestRecords:
@@ -104,9 +110,29 @@ class TestRecords:
 
     def test_a_record_is_read_by_its_offset(self, feed: Feed) -> None:
         assert feed.record(A1, 1).to_pylist() == [{"key": b"a1@1", "value": b"v", "timestamp": 7, "headers": None}]
-        nothing = feed.record(A1, 7)
+        nothing = feed.record(B0, 7)
         assert nothing.num_rows == 0
         assert nothing.column_names == ["key", "value", "timestamp", "headers"]
+
+    def test_a_record_that_only_slots_have_read_is_read_again(self, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened: list[Slots] = []
+
+        class Slots:
+            def __init__(self, *arguments: Any) -> None:
+                self.arguments, self.is_closed = arguments, False
+                opened.append(self)
+
+            def read(self, ranges: Ranges) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+                for place, (begin, _) in ranges.items():
+                    yield place, batch(place, begin)
+
+            def close(self) -> None:
+                self.is_closed = True
+
+        monkeypatch.setattr(module, "RangeReader", Slots)
+        assert feed.record(A1, 9).column("key").to_pylist() == [b"a1@9"]
+        assert [reader.is_closed for reader in opened] == [True]
+        assert opened[0].arguments[0]["group.id"] == "app"
 
     def test_an_empty_batch_stays_empty(self) -> None:
         assert coded(batch(A0, 0).slice(0, 0), 0, 0).num_rows == 0
@@ -118,12 +144,20 @@ class Engine:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int, int, bool]] = []
 
+    def read(self, epoch: Epoch, reading: Reading) -> str:
+        self.calls.append(("read", epoch.number, sum(end - begin for begin, end in reading.ranges.values()), False))
+        assert reading.source_of == {"a": 0}
+        return "rows"
+
     def run(self, epoch: Epoch, records: list[pa.RecordBatch], *, is_small: bool) -> str:
         self.calls.append(("run", epoch.number, sum(each.num_rows for each in records), is_small))
         return "rows"
 
     def roll_back(self, epoch: Epoch) -> None:
         self.calls.append(("roll back", epoch.number, 0, False))
+
+
+LAST = [("run", 1, 0, True), ("roll back", 1, 0, False)]
 
 
 def test_jobs_give_an_engine_its_records() -> None:
@@ -133,7 +167,8 @@ def test_jobs_give_an_engine_its_records() -> None:
     jobs = FedJobs(fed, feed)
     for is_small in (True, False):
         assert jobs.run(EPOCH, is_small, {A0: (0, 3)}) == "rows"
+    assert jobs.run(EPOCH, is_small=False, ranges={A0: (0, 3), A1: (2, 9)}) == "rows"  # the driver has only a part of it
     assert jobs.tick(EPOCH) == "rows"
     jobs.roll_back(EPOCH)
     assert jobs.read(A0, 2).column("key").to_pylist() == [b"a0@2"]
-    assert engine.calls == [("run", 1, 3, True), ("run", 1, 3, False), ("run", 1, 0, True), ("roll back", 1, 0, False)]
+    assert engine.calls == [("run", 1, 3, True), ("run", 1, 3, False), ("read", 1, 10, False), *LAST]

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from penstock.engines import serving
+from penstock.engines.connections import connected
 from penstock.engines.messages import receive
 from penstock.engines.port import LateError, SlotLostError
 from penstock.engines.requests import Load
@@ -26,7 +27,7 @@ from penstock.epochs.program import Program
 from penstock.errors import ConfigError, LaneMovedError, PenstockError
 from penstock.spark import cluster_slots as module
 from penstock.spark.cluster_slots import ClusterSlots
-from penstock.spark.lane_task import Hello, connected, introduce
+from penstock.spark.lane_task import Hello, introduce
 from penstock.spark.registration import Registration
 from tests.unit.engines.programs import nothing, stateless
 from tests.unit.epochs.application import program_of

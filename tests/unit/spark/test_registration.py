@@ -19,13 +19,14 @@ import pytest
 from pyspark import TaskContext
 
 from penstock.engines import serving
+from penstock.engines.connections import connected
 from penstock.engines.messages import Kind, receive, send
 from penstock.engines.port import LateError, SlotLostError
 from penstock.engines.requests import Load
 from penstock.engines.serving import Totals
 from penstock.errors import StateError
 from penstock.spark import registration as module
-from penstock.spark.lane_task import Hello, LaneTask, connected, introduce
+from penstock.spark.lane_task import Hello, LaneTask, introduce
 from penstock.spark.registration import Registration
 from tests.unit.engines.programs import nothing, stateless
 from tests.unit.epochs.application import program_of

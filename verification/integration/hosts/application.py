@@ -142,6 +142,8 @@ class ApplicationHost:
             max_epoch_records=cut.epoch_records,
             # Both ways to run an epoch: by one slot if it is small, otherwise by all.
             small_epoch_records=50,
+            # Both ways to read: the driver reads for the slots, or they read for themselves.
+            large_backlog_records=(0, 50_000)[(number + lanes + cut.epoch_records) % 2],
             engine=self._engines[number % len(self._engines)],
             epoch_interval="10ms",
             admin_address="127.0.0.1:0",

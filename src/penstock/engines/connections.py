@@ -1,0 +1,62 @@
+"""Connections between the driver and its slots, and between slots: a Unix socket on one machine, TLS on a network."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from penstock.engines.messages import for_tables
+from penstock.lane_servers.secured import secured
+
+Address = str | tuple[str, int]
+"""Of a listener: a path on this machine, or a host and a port."""
+
+_CONNECT_S = 10.0
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+_MOST_WAITING = 256
+
+
+def listening(where: Path | str) -> tuple[socket.socket, Address]:
+    """Return a listener and its address: at a path, in a directory that only this user can open, or at a host's name."""
+    if isinstance(where, str):
+        listener = socket.create_server((where, 0), backlog=_MOST_WAITING)
+        return listener, (where, int(listener.getsockname()[1]))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(where))
+    listener.listen(_MOST_WAITING)
+    return listener, str(where)
+
+
+def accepted(connection: socket.socket, key: bytes, within_s: float) -> socket.socket:
+    """Return a connection that a listener has accepted, secured if it comes over a network."""
+    connection.settimeout(within_s)
+    for_tables(connection)
+    if connection.family == socket.AF_UNIX:
+        return connection
+    return secured(prompt(connection), key, is_server=True)
+
+
+def connected(to: Address, key: bytes) -> socket.socket:
+    """Return a connection to a listener; on a network it is secured, and ends soon after the other host is lost."""
+    if isinstance(to, str):
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(to)
+        except OSError:
+            connection.close()
+            raise
+        return for_tables(connection)
+    connection = socket.create_connection(to, _CONNECT_S)
+    secured_connection = secured(for_tables(prompt(connection)), key, is_server=False)
+    secured_connection.settimeout(None)
+    return secured_connection
+
+
+def prompt(connection: socket.socket) -> socket.socket:
+    """Return a network connection that sends at once, and notices a lost peer where the system can."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE:
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connection

@@ -138,6 +138,7 @@ class Bench:
             partitions=partitions,
             cores=cores,
         )
+        self.report.ran_on[side.name] = job.ran_on
         try:
             yield job
         finally:

@@ -30,8 +30,10 @@ class Report:
         self._began = time.monotonic()
         self.content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if resumes and path.exists() else {}
         self._took_s = self.content.get("took_s", 0)
-        self.content.update(options=dict(options), machine=_machine(), revision=_revision())
+        self.content.update(options=dict(options), machine=_machine(), revision=revision())
         self.failures = 0
+        self.ran_on: dict[str, Mapping[str, Any]] = {}
+        """Where the last application of each side ran its lanes: engine, slots, Spark tasks. Empty for rivals."""
 
     def begin(self, place: Place, **about: Any) -> None:
         """Start a part: what an earlier run found there is dropped."""
@@ -39,9 +41,11 @@ class Report:
         print(f"== {' '.join(place)}: {about.get('title', '')}", flush=True)
 
     def add(self, place: Place, figures: Mapping[str, Any], **about: Any) -> None:
-        """Add a round."""
+        """Add a round. A figure of Penstock also has where its lanes ran, in any of its rounds."""
         at = self._at(place)
         at.update(about)
+        if (where := self.ran_on.get(place[-1])) and dict(where) not in at.setdefault("ran_on", []):
+            at["ran_on"].append(dict(where))
         at.setdefault("rounds", []).append(rounded(dict(figures)))
         at["median"], at["spread"] = rounded(medians(at["rounds"])), rounded(spreads(at["rounds"]))
         self._say(place, f"{json.dumps(about)} " * bool(about) + _words(figures))
@@ -113,7 +117,7 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _revision() -> str:
+def revision() -> str:
     """The commit that was measured; `+` if there were changes."""
     command = ["git", "describe", "--always", "--dirty=+", "--abbrev=10"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - git, on the path

@@ -53,7 +53,8 @@ def _throughput(content: Content) -> Iterator[str]:
         [f"{letter}: {of['title']}", *(_figure(of.get(side), "per_s", "{:,.0f}") for side in sides)]
         for letter, of in workloads.items()
     ]
-    yield "### Throughput, records/s\n\n" + _table(["workload", *sides], rows)
+    names = [_named(side, *(of.get(side, {}) for of in workloads.values())) for side in sides]
+    yield "### Throughput, records/s\n\n" + _table(["workload", *names], rows)
     notes = [
         f"- {letter}, {side}: {of[side]['left_out']}."
         for letter, of in workloads.items()
@@ -74,7 +75,7 @@ def _resources(content: Content) -> Iterator[str]:
                 parts = ", ".join(f"{part} {seconds:.3g}" for part, seconds in median["cpu_s_per_million"].items())
                 busy = ", ".join(f"{phase} {median['utilisation'].get(phase, {}).get('all', 0):.0%}" for phase in PHASES)
                 memory = f"{median['peak_pss_mb']:,.0f} / {median['peak_rss_mb']:,.0f}"
-                rows.append([letter, side, f"{median['cpu_s_per_million_total']:.3g}", parts, memory, busy])
+                rows.append([letter, _named(side, of[side]), f"{median['cpu_s_per_million_total']:.3g}", parts, memory, busy])
     if rows:
         header = ["workload", "side", "CPU s per million records", "by part", "peak PSS / RSS, MB", "cores in use"]
         yield "### CPU time, memory and utilisation of the cores\n\n" + _table(header, rows)
@@ -89,7 +90,7 @@ def _latency(content: Content) -> Iterator[str]:
                     found = (of[side].get("median") or {}).get(span)
                     if found:
                         values = [f"{found[name]:,.0f}" for name in ("p50", "p95", "p99", "max")]
-                        rows.append([exchanges, rate, side, span.replace("_", " "), *values])
+                        rows.append([exchanges, rate, _named(side, of[side]), span.replace("_", " "), *values])
     if rows:
         yield "### Latency, ms\n\n" + _table(["exchanges", "records/s", "side", "measured", "p50", "p95", "p99", "max"], rows)
 
@@ -97,12 +98,12 @@ def _latency(content: Content) -> Iterator[str]:
 def _start(content: Content) -> Iterator[str]:
     start, restore = content.get("start", {}), content.get("restore", {})
     names = ("cold_s", "warm_s", "with_archive_s")
-    rows = [[side, *(_figure(start[side], name, "{:.1f}") for name in names)] for side in _sides([start])]
+    rows = [[_named(side, start[side]), *(_figure(start[side], name, "{:.1f}") for name in names)] for side in _sides([start])]
     if rows:
         yield "### Start to first commit, s\n\n" + _table(["side", "cold", "warm", "warm, with an archive of classes"], rows)
     names = ("cold_start_s", "killed_start_s", "warm_start_s")
     rows = [
-        [f"{int(keys):,}", side, *(_figure(of[side], name, "{:.1f}") for name in names)]
+        [f"{int(keys):,}", _named(side, of[side]), *(_figure(of[side], name, "{:.1f}") for name in names)]
         for keys, of in restore.items()
         for side in _sides([of])
     ]
@@ -122,11 +123,11 @@ def _growth(content: Content) -> Iterator[str]:
                 figures = [
                     _figure(at[side], name, form) for name, form in (("cpu_us_per_record", "{:.2f}"), ("per_s", "{:,.0f}"))
                 ]
-                rows.append([of, f"{int(size):,}", side, *figures])
+                rows.append([of, f"{int(size):,}", _named(side, at[side]), *figures])
     if rows:
         yield "### Growth\n\n" + _table(["of", "size", "side", "CPU µs per record", "records/s"], rows)
     idle = content.get("idle", {})
-    rows = [[side, _figure(idle[side], "cpu_percent", "{:.2f}")] for side in _sides([idle])]
+    rows = [[_named(side, idle[side]), _figure(idle[side], "cpu_percent", "{:.2f}")] for side in _sides([idle])]
     if rows:
         yield "### Idle, % of a core\n\n" + _table(["side", "CPU"], rows)
 
@@ -138,6 +139,9 @@ def _goals(content: Content) -> Iterator[str]:
         for name, goal in goals.items()
         if goal["measured"] is not None
     ]
+    alone = [[part, _way(where)] for part in ("timers", "calls", "queries") if (where := content.get(part, {}).get("ran_on"))]
+    if alone:
+        yield "### Parts without a rival\n\n" + _table(["part", "lanes"], alone)
     if rows:
         yield "### Goals\n\n" + _table(["goal", "bound", "measured", "reached"], rows)
 
@@ -145,6 +149,18 @@ def _goals(content: Content) -> Iterator[str]:
 def _sides(places: Iterable[Content]) -> list[str]:
     """The names of sides, in the order in which they appear."""
     return list(dict.fromkeys(name for of in places for name, value in of.items() if isinstance(value, Mapping)))
+
+
+def _named(side: str, *of_side: Content) -> str:
+    """A side by its name; Penstock's with engine, slots and Spark tasks, which each of its figures depends on."""
+    ways = list(dict.fromkeys(_way(where) for of in of_side for where in of.get("ran_on", ())))
+    if not ways and side.startswith("penstock"):
+        ways = ["engine not recorded"]
+    return f"{side} ({'; '.join(ways)})" if ways else side
+
+
+def _way(where: Content) -> str:
+    return f"engine {where['engine']}, slots {where['slots']}, Spark tasks {where['spark_tasks']}"
 
 
 def _figure(of_side: Content | None, name: str, form: str) -> str:

@@ -57,6 +57,7 @@ class Application:
         try:
             if error is None and not self._has_ended:
                 self.check()
+                self.job.ran_on.update(self.side.runs_on(self.job))
                 self._stop()
         finally:
             self.tree.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from verification.harness.processes import free_port
 
@@ -24,6 +24,8 @@ class Job:
     partitions: int = 4
     cores: int = 2
     admin_port: int = field(default_factory=free_port)
+    ran_on: dict[str, Any] = field(default_factory=dict)
+    """Noted when an application ends: see `Side.runs_on`."""
 
 
 class Progress(Protocol):
@@ -76,6 +78,9 @@ class Side(Protocol):
 
     def epoch_phases(self, job: Job) -> Mapping[str, float]:
         """Seconds by phase, if it reports them."""
+
+    def runs_on(self, job: Job) -> Mapping[str, Any]:
+        """What a running application of Penstock says of itself: engine, slots, Spark tasks. Nothing for rivals."""
 
 
 Candidates = Sequence[Side]

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from benchmarks.sides.job import Job
 from benchmarks.sides.penstock import APPLICATIONS
@@ -67,6 +68,10 @@ class KafkaStreams:
 
     def epoch_phases(self, job: Job) -> Mapping[str, float]:
         """It has no epochs."""
+        return {}
+
+    def runs_on(self, job: Job) -> Mapping[str, Any]:
+        """It is a rival."""
         return {}
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -50,14 +52,22 @@ class Penstock:
 
     def epoch_phases(self, job: Job) -> Mapping[str, float]:
         """Seconds by phase of all epochs so far, from its metrics; none if its admin server is off or elsewhere."""
-        url = f"http://127.0.0.1:{job.admin_port}/metrics"
-        try:
-            with urllib.request.urlopen(url, timeout=ADMIN_TIMEOUT_S) as response:
-                families = list(text_string_to_metric_families(response.read().decode()))
-        except OSError:
-            return {}
+        families = text_string_to_metric_families(_answer(job, "/metrics"))
         samples = [sample for family in families for sample in family.samples]
         return {sample.labels["phase"]: sample.value for sample in samples if sample.name == "penstock_epoch_phase_seconds_sum"}
+
+    def runs_on(self, job: Job) -> Mapping[str, Any]:
+        """Engine, hosts, slots, and how many of them are Spark tasks; nothing if its admin server is off or elsewhere."""
+        found = json.loads(_answer(job, "/state") or "{}").get("engine", {})
+        if "slots" not in found:
+            return {}
+        tasks = found["slots"] if found["kind"] == "Spark tasks" else 0
+        return {"engine": found["name"], "slots": found["slots"], "spark_tasks": tasks, "hosts": len(found["hosts"])}
+
+    def slots(self, job: Job) -> Mapping[str, int]:
+        """The number of slots that are there now, by host."""
+        found: dict[str, int] = json.loads(_answer(job, "/state") or "{}").get("engine", {}).get("hosts", {})
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +93,12 @@ class PenstockColumns(Penstock):
         if not hasattr(penstock, "agg"):
             return "this version of Penstock has no expressions over columns"
         return None if topology in WITH_COLUMNS else "measured with lambdas only"
+
+
+def _answer(job: Job, path: str) -> str:
+    """What its admin server answers; nothing if it is off or elsewhere."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{job.admin_port}{path}", timeout=ADMIN_TIMEOUT_S) as response:
+            return str(response.read().decode())
+    except OSError:
+        return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.sides.job import Job
 from benchmarks.sides.penstock import APPLICATIONS
@@ -47,6 +48,10 @@ class Quix:
 
     def epoch_phases(self, job: Job) -> Mapping[str, float]:
         """It has no epochs."""
+        return {}
+
+    def runs_on(self, job: Job) -> Mapping[str, Any]:
+        """It is a rival."""
         return {}
 
 

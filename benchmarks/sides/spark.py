@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.sides.job import Job
 from benchmarks.sides.penstock import APPLICATIONS
@@ -50,6 +51,10 @@ class Spark:
 
     def epoch_phases(self, job: Job) -> Mapping[str, float]:
         """It reports none outside its process."""
+        return {}
+
+    def runs_on(self, job: Job) -> Mapping[str, Any]:
+        """It is a rival."""
         return {}
 
 

@@ -58,6 +58,7 @@ class Enrichment:
     records: int
     cpu_us: dict[str, float]
     peak_rss_mb: float
+    ran_on: dict[str, Any]
 
 
 def measure(broker: Broker, directory: Path, records: int, concurrency: int, epoch_records: int) -> Enrichment:
@@ -91,6 +92,7 @@ def measure(broker: Broker, directory: Path, records: int, concurrency: int, epo
         records=records,
         cpu_us={part: (spent - half.cpu_s.get(part, 0.0)) * 1e6 / warm for part, spent in last.cpu_s.items()},
         peak_rss_mb=peak / 1e6,
+        ran_on=job.ran_on,
     )
 
 

@@ -61,6 +61,7 @@ def run(broker: Broker, directory: Path, spans: int = 4, records: int = 12_000_0
     asked, alone = ([span for span in found if span.is_asked is wanted] for wanted in (True, False))
     answers = sorted(milliseconds for span in asked for milliseconds in span.milliseconds)
     return {
+        "ran_on": job.ran_on,
         "reads_per_s": RATE,
         "answers": len(answers),
         "failures": sum(span.failures for span in asked),

@@ -15,7 +15,7 @@ from benchmarks.sides.job import Job
 from benchmarks.sides.penstock import Penstock
 from benchmarks.workloads.loading import Loaded, create
 from verification.harness.broker import Broker
-from verification.harness.processes import free_port, wait_until
+from verification.harness.processes import wait_until
 
 START_S = 120
 TIMEOUT_S = 5
@@ -78,7 +78,5 @@ def job_of(broker: Broker, directory: Path, name: str, loaded: Loaded, topology:
 @contextlib.contextmanager
 def serving(job: Job, environment: Mapping[str, str] | None = None) -> Iterator[Serving]:
     """The application of a job, which runs while the block runs."""
-    admin = Admin(free_port())
-    settings = {"PENSTOCK_ADMIN_ADDRESS": f"127.0.0.1:{admin.port}", **(environment or {})}
-    with Application(Penstock(), job, settings) as application:
-        yield Serving(application, admin, job)
+    with Application(Penstock(), job, environment) as application:
+        yield Serving(application, Admin(job.admin_port), job)

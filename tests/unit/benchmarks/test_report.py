@@ -12,6 +12,7 @@ from benchmarks.bench import Bench, Options
 from benchmarks.measurements.growth import sizes
 from benchmarks.measurements.latency import summary
 from benchmarks.report.report import Report
+from benchmarks.report.tables import markdown
 from benchmarks.workloads import WORKLOADS
 from benchmarks.workloads.workload import WrongResultError
 from verification.harness.processes import HarnessError
@@ -36,6 +37,19 @@ def test_each_round_is_written_with_the_median_so_far(tmp_path: Path) -> None:
     assert found["spread"] == {"per_s": 0.1818}
     assert found["settings"] == "fast"
     assert report.get("throughput", "B", "title") == "count"
+
+
+def test_a_figure_of_penstock_names_engine_slots_and_tasks(tmp_path: Path) -> None:
+    report = Report(tmp_path / "bench.json", {})
+    for slots in (2, 2, 1):
+        report.ran_on["penstock"] = {"engine": "spark", "slots": slots, "spark_tasks": slots, "hosts": 1}
+        report.add(("idle", "penstock"), {"cpu_percent": 2.0})
+    report.add(("idle", "kafka-streams"), {"cpu_percent": 3.0})
+    report.add(("start", "penstock-local"), {"cold_s": 3.0})
+    page = markdown(report.content)
+    assert "penstock (engine spark, slots 2, Spark tasks 2; engine spark, slots 1, Spark tasks 1) | 2.00" in page
+    assert "| kafka-streams | 3.00" in page
+    assert "penstock-local (engine not recorded)" in page
 
 
 def test_goals_follow_the_figures(tmp_path: Path) -> None:

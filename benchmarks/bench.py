@@ -38,6 +38,7 @@ SIDES: dict[str, Candidates] = {
     "penstock-columns": [PenstockColumns()],
     "kafka-streams": kafka_streams.candidates(),
     "spark": spark.candidates(),
+    "spark-real-time": [spark.SparkRealTime()],
     "quix": quix.candidates(),
 }
 INVALID = (HarnessError, WrongResultError, KafkaException, psutil.Error, subprocess.SubprocessError, OSError)

@@ -118,6 +118,7 @@ public final class Rival {
     private static Topology topology(String name, String[] sources, String sink) {
         StreamsBuilder builder = new StreamsBuilder();
         switch (name) {
+            case "passed-on" -> builder.stream(sources[0], Consumed.with(TEXT, RAW)).to(sink, Produced.with(TEXT, RAW));
             case "stateless" -> builder.stream(sources[0], Consumed.with(TEXT, RAW))
                 .filter((key, json) -> amount(json) % 2 == 0)
                 .mapValues(Rival::withTwiceTheAmount)

@@ -47,6 +47,11 @@ def stateless(builder: StreamsBuilder, sink: str, source: str) -> None:
     records.map_values(lambda value: {**value, "amount": 2 * value["amount"]}).to(sink)
 
 
+def passed_on(builder: StreamsBuilder, sink: str, source: str) -> None:
+    """(I) Every record as it is."""
+    builder.stream(source).to(sink)
+
+
 def totals(builder: StreamsBuilder, sink: str, source: str) -> None:
     """(B, H) Count and sum by key."""
     builder.stream(source, value=dict).group_by_key().aggregate(nothing, add_amount, store="totals").to_stream().to(sink)
@@ -112,6 +117,7 @@ def rekeyed_times(depth: int) -> Callable[[StreamsBuilder, str, str], None]:
 Topologies = Mapping[str, Callable[..., None]]
 TOPOLOGIES: Topologies = {
     "stateless": stateless,
+    "passed-on": passed_on,
     "totals": totals,
     "words": words,
     "enriched": enriched,

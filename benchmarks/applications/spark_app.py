@@ -3,7 +3,8 @@
 Usage: spark_app.py TOPOLOGY SOURCE,SOURCE SINK STATE_DIR BOOTSTRAP_SERVERS CORES RECORDS_OF_BATCH
 
 State is kept in RocksDB with a changelog. A table is read once, when the query starts: Spark does not follow its changes. It runs
-in one process, or on the cluster that the environment names.
+in one process, or on the cluster that the environment names. With `real-time` in place of the records of a batch it runs in
+Real-Time Mode, which has no state here, and needs a core for each partition of the source.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -23,6 +25,7 @@ from pyspark.sql import functions as f
 CONNECTOR = Path(__file__).resolve().parents[2] / ".parts" / "connector"
 VALUE = "id long, user string, amount long, note string"
 USER = "region string, rate long"
+REAL_TIME, CHECKPOINT_EVERY = "real-time", "5 seconds"
 CLUSTER = "BENCH_CLUSTER"
 """The environment variable with the settings of a cluster to run on, as JSON."""
 
@@ -46,7 +49,9 @@ class Kafka:
     def stream(self, topic: str) -> DataFrame:
         """A topic as a stream."""
         reader = self.session.readStream.format("kafka").options(**self._options(topic))
-        return _text(reader.option("maxOffsetsPerTrigger", self.records_of_batch).load())
+        if self.records_of_batch != REAL_TIME:
+            reader = reader.option("maxOffsetsPerTrigger", self.records_of_batch)
+        return _text(reader.load())
 
     def snapshot(self, topic: str) -> DataFrame:
         """A topic as it is now."""
@@ -83,6 +88,11 @@ def stateless(kafka: Kafka, source: str) -> Query:
     kept = _parsed(kafka.stream(source)).where("of.amount % 2 = 0")
     twice = f.to_json(f.col("of").withField("amount", f.col("of.amount") * 2)).alias("value")
     return Query(kept.select("key", twice), "append")
+
+
+def passed_on(kafka: Kafka, source: str) -> Query:
+    """(I) Every record as it is."""
+    return Query(kafka.stream(source).select("key", "value"), "update")
 
 
 def totals(kafka: Kafka, source: str) -> Query:
@@ -124,6 +134,7 @@ def _at_start(window: str) -> Column:
 
 TOPOLOGIES: Mapping[str, Callable[..., Query]] = {
     "stateless": stateless,
+    "passed-on": passed_on,
     "totals": totals,
     "words": words,
     "enriched": enriched,
@@ -170,8 +181,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     session = open_session(cores)
     query = TOPOLOGIES[name](Kafka(session, bootstrap_servers, records_of_batch), *sources.split(","))
+    writer: Any = query.rows.writeStream  # pyspark's types do not know `realTime` yet
+    if records_of_batch == REAL_TIME:
+        writer = writer.trigger(realTime=CHECKPOINT_EVERY)
     running = (
-        query.rows.writeStream.format("kafka")
+        writer.format("kafka")
         .outputMode(query.mode)
         .option("kafka.bootstrap.servers", bootstrap_servers)
         .option("kafka.compression.type", "lz4")

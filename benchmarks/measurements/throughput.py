@@ -21,6 +21,7 @@ from benchmarks.workloads.loading import Loaded, create_sources, write
 from verification.harness import topics
 from verification.harness.broker import Broker
 
+SIDES = ("penstock", "penstock-columns", "kafka-streams", "spark", "quix")
 NEARLY = 0.95
 
 
@@ -100,7 +101,7 @@ def run(bench: Bench, letter: str) -> None:
     """Measure a workload on all sides, in turn. The first round tries all settings of a side, the others use its best."""
     workload, place = WORKLOADS[letter], ("throughput", letter)
     bench.report.begin(place, title=workload.title)
-    entrants = bench.entrants(workload.topology, place)
+    entrants = bench.entrants(workload.topology, place, SIDES)
     with bench.broker() as broker:
         shares = set() if workload.needs_tables_first else {candidates[0].share for candidates in entrants.values()}
         loaded = {share: bench.load(broker, workload, share) for share in sorted(shares)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.sides.job import Job
@@ -61,3 +61,19 @@ class Spark:
 def candidates() -> list[Spark]:
     """The sizes of its batches."""
     return [Spark(str(records)) for records in BATCH_RECORDS]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRealTime(Spark):
+    """Its Real-Time Mode, Kafka to Kafka, without state, at least once; a core for each partition, as its tasks do not end."""
+
+    settings: str = "real-time"
+    name: str = "spark-real-time"
+
+    def excuse(self, topology: str) -> str | None:
+        """It has no state."""
+        return None if topology == "passed-on" else "its Real-Time Mode is measured without state only"
+
+    def command(self, job: Job) -> list[str]:
+        """The command that starts it."""
+        return Spark.command(self, replace(job, cores=job.partitions))

@@ -78,6 +78,13 @@ def test_a_rival_that_cannot_join_by_foreign_key_says_why(name: str) -> None:
     assert SIDES[name][0].excuse("foreign-keys")
 
 
+def test_real_time_mode_passes_records_on_with_a_core_for_each_partition(tmp_path: Path) -> None:
+    [side] = SIDES["spark-real-time"]
+    assert side.command(job(tmp_path, "passed-on"))[-2:] == ["4", "real-time"]
+    assert side.excuse("passed-on") is None
+    assert "without state only" in str(side.excuse("totals"))
+
+
 def test_each_round_begins_with_another_side() -> None:
     assert [in_turn(["a", "b", "c"], number) for number in range(4)] == [
         ["a", "b", "c"],

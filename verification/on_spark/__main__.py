@@ -1,8 +1,8 @@
 """`python -m verification.on_spark`: whether every record is processed in a Spark task, with default settings.
 
 While records flow through two exchanges, each process that runs a function of the application must be a Python worker of an
-executor, Spark's status tracker must show as many active tasks as there are slots, and in the end the totals of the lane jobs
-must equal the records that were read. A fallback that is planted must be seen.
+executor, there must be such processes on each host, Spark's status tracker must always show as many active tasks as there are
+slots, and in the end the totals of the lane jobs must equal the records that were read. A fallback that is planted must be seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.processes import ROOT, HarnessError, ended_by_sigterm, wait_until
 from verification.harness.spark_cluster import SparkCluster
-from verification.on_spark.processes import is_task, noted
+from verification.on_spark.processes import host_of, is_task, noted
 
 REPORT = Path("reports/on-spark.json")
 RECORDS, QUICK_RECORDS = 1_000_000, 50_000
@@ -33,6 +33,9 @@ LINE, WORDS = "w{0} w{1} w{2}", 997
 PARTITIONS = 4
 STAGES = frozenset({"lines", "words", "lengths"})
 TIMEOUT_S = 600
+HOSTS, CORES, SPREAD_LANES = 3, 3, 8
+"""So many lanes take all cores but one: each host must have some of them."""
+LEAST_LOOKS = 20
 _TOTALS = re.compile(r"the lane job of \S+ ended \([^)]*\): \d+ requests, (\d+) records")
 
 
@@ -41,20 +44,26 @@ class Row:
     """What was seen of one application."""
 
     name: str
-    hosts: int
     wanted: int
+    wanted_hosts: int
     slots: int = 0
+    hosts: int = 0
+    """Those whose processes have run functions."""
     records: int = 0
     in_spark_tasks: int = 0
     active_tasks: tuple[int, int] = (0, 0)
+    """The least and the most."""
+    looks: int = 0
+    """How often the tracker was asked while records flowed."""
     fallbacks: list[int] = field(default_factory=list)
     right: bool = False
 
     @property
     def is_good(self) -> bool:
         """Whether all records were processed in tasks, and nothing elsewhere."""
-        tasks = set(self.active_tasks) == {self.slots} and self.slots == self.wanted
-        return self.right and tasks and not self.fallbacks and self.in_spark_tasks == self.records
+        tasks = set(self.active_tasks) == {self.slots} and self.looks >= LEAST_LOOKS
+        places = self.slots == self.wanted and self.hosts == self.wanted_hosts
+        return self.right and tasks and places and not self.fallbacks and self.in_spark_tasks == self.records
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -67,8 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
     with ended_by_sigterm(), Broker() as broker:
         rows = [_row(broker, f"one machine, {lanes} lanes", lanes, count) for lanes in ((2,) if options.quick else (1, 2, 8))]
         if not options.quick:
-            with SparkCluster(hosts=3, cores=3) as cluster:
-                rows.append(_row(broker, "three hosts, 6 lanes", 6, count, cluster=cluster))
+            with SparkCluster(HOSTS, cores=CORES) as cluster:
+                rows.append(_row(broker, f"three hosts, {SPREAD_LANES} lanes", SPREAD_LANES, count, cluster=cluster))
         planted = _row(broker, "a planted fallback", 2, min(count, QUICK_RECORDS), is_planted=True)
     report = {
         "records": sum(row.records for row in rows),
@@ -82,7 +91,9 @@ def main(arguments: list[str] | None = None) -> int:
     options.report.parent.mkdir(exist_ok=True)
     options.report.write_text(json.dumps(report, indent=2) + "\n")
     for row in [*rows, planted]:
-        print(f"{row.name}: {row.in_spark_tasks} of {row.records} records in {row.slots} Spark tasks, fallbacks {row.fallbacks}")
+        tasks = f"{row.slots} Spark tasks on {row.hosts} hosts ({row.active_tasks[0]}-{row.active_tasks[1]} active)"
+        verdict = "good" if row.is_good else "NOT GOOD"
+        print(f"{row.name}: {row.in_spark_tasks} of {row.records} records in {tasks}, fallbacks {row.fallbacks}: {verdict}")
     print(json.dumps({name: value for name, value in report.items() if name != "rows"}))
     return 0 if all(row.is_good for row in rows) and report["planted_seen"] else 1
 
@@ -92,7 +103,7 @@ def _row(
 ) -> Row:
     """Run one application over so many records."""
     wanted = min(lanes, os.cpu_count() or 1) if cluster is None else lanes
-    row = Row(name, hosts=1 if cluster is None else len(cluster.hosts), wanted=wanted)
+    row = Row(name, wanted, wanted_hosts=1 if cluster is None else len(cluster.hosts))
     application_id = re.sub(r"\W+", "-", name)
     source, sink = f"{application_id}-lines", f"{application_id}-out"
     for topic in (source, sink):
@@ -111,22 +122,30 @@ def _row(
         }
         with _application([source, sink, application_id, str(seen)], own, Path(directory) / "log") as process:
             _await(process, "the application is running", (seen / "tracker.json").exists, Path(directory) / "log")
+            before = json.loads((seen / "tracker.json").read_text())
             expected = _feed(broker, source, count)
             outside: set[int] = set()
+            hosts: set[str] = set()
 
             def is_read() -> bool:
-                outside.update(pid for pids in noted(seen).values() for pid in pids if not is_task(pid))
-                return _committed(broker, application_id, source) >= count
+                is_done = _committed(broker, application_id, source) >= count
+                for process in {process for each in noted(seen).values() for process in each}:
+                    if is_task(process, in_driver=cluster is None):
+                        hosts.add(host_of(process))
+                    else:
+                        outside.add(process)
+                return is_done
 
             _await(process, "all records are committed", is_read, Path(directory) / "log")
             tracker = json.loads((seen / "tracker.json").read_text())
             if set(noted(seen)) != STAGES:
                 raise HarnessError(f"not all stages have noted their processes: {sorted(noted(seen))}")
             (seen / "stop").touch()
-            process.wait(TIMEOUT_S)
+            if process.wait(TIMEOUT_S):
+                raise HarnessError(f"the application ended with {process.returncode}")
         log = (Path(directory) / "log").read_text(errors="replace")
-    row.slots, row.records = tracker["slots"], count
-    row.active_tasks = (tracker["least"], tracker["most"])
+    row.slots, row.hosts, row.records = tracker["slots"], len(hosts), count
+    row.active_tasks, row.looks = (tracker["least"], tracker["most"]), tracker["looks"] - before["looks"]
     row.in_spark_tasks = sum(map(int, _TOTALS.findall(log)))
     row.fallbacks = sorted(outside)
     found = {record.key: int.from_bytes(record.value or b"", "big") for record in topics.read(broker.bootstrap_servers, sink)}

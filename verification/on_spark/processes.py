@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 
 DAEMON = "penstock.spark.daemon"
-EXECUTORS = ("org.apache.spark.deploy.SparkSubmit", "org.apache.spark.executor.CoarseGrainedExecutorBackend")
-"""The classes of JVMs that have executors: the driver's own on one machine, and those of a cluster."""
+EXECUTOR, DRIVER = "org.apache.spark.executor.CoarseGrainedExecutorBackend", "org.apache.spark.deploy.SparkSubmit"
+"""The classes of JVMs that have executors: those of a cluster, and the driver's own on one machine."""
 
 
 def noted(directory: Path) -> dict[str, set[int]]:
@@ -21,14 +21,27 @@ def noted(directory: Path) -> dict[str, set[int]]:
     return found
 
 
-def is_task(process: int) -> bool:
-    """Whether a process is a Python worker of an executor: forked by its daemon, which the executor's JVM has started."""
+def is_task(process: int, *, in_driver: bool = True) -> bool:
+    """Whether a process is a Python worker of an executor: forked by its daemon, which the executor's JVM has started.
+
+    On a cluster, no executor is `in_driver`, in the driver's JVM.
+    """
     try:
         above = [psutil.Process(process).cmdline(), *map(psutil.Process.cmdline, _above(process))]
     except psutil.Error:
         return False
     commands = [" ".join(command) for command in above]
-    return len(commands) > 2 and all(_is_daemon(command) for command in commands[:2]) and any(map(_has_executor, commands[2:]))
+    executors = (EXECUTOR, DRIVER) if in_driver else (EXECUTOR,)
+    has_executor = any(name in command for command in commands[2:] for name in executors)
+    return len(commands) > 2 and all(_is_daemon(command) for command in commands[:2]) and has_executor
+
+
+def host_of(process: int) -> str:
+    """The address of the host that a Python worker belongs to, "" if it has ended."""
+    try:
+        return str(psutil.Process(process).environ().get("SPARK_LOCAL_IP", ""))
+    except psutil.Error:
+        return ""
 
 
 def _above(process: int) -> Iterator[psutil.Process]:
@@ -40,7 +53,3 @@ def _above(process: int) -> Iterator[psutil.Process]:
 
 def _is_daemon(command: str) -> bool:
     return f"-m {DAEMON}" in command
-
-
-def _has_executor(command: str) -> bool:
-    return any(name in command for name in EXECUTORS)

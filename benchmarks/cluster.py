@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
             for _ in range(options.rounds):
                 for count in EXECUTORS:
                     for name, side in SIDES.items():
-                        rates[name][count].append(_rate(bench, broker, cluster, side, loaded, count))
+                        rates[name][count].append(rate(bench, broker, cluster, side, loaded, count))
                         print(f"{name}, {count} executors: {rates[name][count][-1]:,.0f} records/s", flush=True)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -100,7 +100,7 @@ def figures(rates: Mapping[str, Mapping[int, float]]) -> dict[str, dict[str, Any
     }
 
 
-def _rate(bench: Bench, broker: Broker, cluster: SparkCluster, side: Side, loaded: Loaded, executors: int) -> float:
+def rate(bench: Bench, broker: Broker, cluster: SparkCluster, side: Side, loaded: Loaded, executors: int) -> float:
     """Return the records per second of one run with so many executors."""
     cores = 1 if isinstance(side, Spark) else 1 + SPARE
     shared = {"spark.executor.cores": str(cores), "spark.cores.max": str(cores * executors), "spark.driver.memory": "1g"}

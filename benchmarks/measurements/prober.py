@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
 from benchmarks.measurements import sinks
 from benchmarks.sides.application import Application
-from benchmarks.sides.job import Job
+from benchmarks.sides.job import Job, Progress
 from benchmarks.workloads.documents import document
-from verification.harness.processes import HarnessError
+from benchmarks.workloads.results import compare, pair
+from benchmarks.workloads.workload import WrongResultError
+from verification.harness.processes import HarnessError, wait_until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 READY_TIMEOUT_S = 300
 PROBES_PER_S = 1_000
 OTHER_KEYS = 100_000
+AMOUNT = 5
 TICK_S = 0.002
 """Records that are due within this time are sent together."""
 
@@ -31,8 +36,11 @@ TICK_S = 0.002
 class Prober:
     """A sender, and a reader of the results in a thread."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, other_keys: int = OTHER_KEYS) -> None:
+        self._job = job
         self._source = job.sources[0]
+        self._other_keys = other_keys
+        self._others: Counter[str] = Counter()
         self._producer = Producer({"bootstrap.servers": job.bootstrap_servers, "linger.ms": 1, "partitioner": "murmur2_random"})
         self._consumer = sinks.reader(job.bootstrap_servers, job.sink, at_end=True)
         self._over = threading.Event()
@@ -62,10 +70,10 @@ class Prober:
                 raise HarnessError(f"no result within {READY_TIMEOUT_S} s:\n{application.log_tail()}")
             time.sleep(0.1)
 
-    def send(self, rate: int, seconds: float) -> range:
+    def send(self, rate: int, seconds: float, probes_per_s: int = PROBES_PER_S) -> range:
         """Send at a steady rate; return the numbers of the records."""
         began, first = time.monotonic(), self._sent
-        every = max(1, round(rate / PROBES_PER_S))
+        every = max(1, round(rate / probes_per_s))
         for position in range(round(rate * seconds)):
             at = began + position / rate
             if at > time.monotonic():
@@ -74,7 +82,9 @@ class Prober:
             if position % every == 0:
                 self._probe(at)
             else:
-                self._produce(f"k{self._sent % OTHER_KEYS}")
+                key = f"k{self._sent % self._other_keys}"
+                self._others[key] += 1
+                self._produce(key)
         return range(first, self._sent)
 
     def wait_for_all(self, timeout_s: float) -> None:
@@ -89,6 +99,24 @@ class Prober:
         if self.twice:
             raise HarnessError(f"{len(self.twice)} probes have two results, such as number {self.twice[0]}")
 
+    def wait_until_committed(self, progress: Progress, timeout_s: float) -> None:
+        """Wait until all records are committed, those that are no probes, too."""
+        with closing(progress):
+            wait_until(
+                "all records are committed", lambda: progress.records() >= self._sent, timeout_s, progress=progress.records
+            )
+
+    def check_totals(self) -> None:
+        """Read all results of `totals`: each probe has one, and the last of each other key counts each of its records once."""
+        found: dict[str, list[int]] = {}
+        for raw_key, value in sinks.results(self._job.bootstrap_servers, self._job.sink):
+            key = raw_key.decode()
+            if key in found and key not in self._others:
+                raise WrongResultError(f"{key} has two results: {found[key]} and {pair(value)}")
+            found[key] = pair(value)
+        counts = {**{f"n-{number}": 1 for number in self.due}, **self._others}
+        compare({key: [count, count * AMOUNT] for key, count in counts.items()}, found)
+
     def latencies_ms(self, numbers: range) -> list[float]:
         """The latencies of the probes among these records, in order of size."""
         return sorted((self.arrived_at[number] - self.due[number]) * 1000 for number in numbers if number in self.due)
@@ -98,7 +126,7 @@ class Prober:
         self._produce(f"n-{self._sent}")
 
     def _produce(self, key: str) -> None:
-        value = document(self._sent, key, 5)
+        value = document(self._sent, key, AMOUNT)
         while True:
             try:
                 self._producer.produce(self._source, value, key)

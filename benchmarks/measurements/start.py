@@ -21,6 +21,7 @@ from verification.harness.broker import Broker
 
 WORKLOAD = Totals(title="start to first commit", keys=1_000, records=10_000)
 SIDES = ("penstock", "kafka-streams", "spark", "quix")
+WRITES_ARCHIVE, READS_ARCHIVE = "-XX:ArchiveClassesAtExit={}", "-XX:SharedArchiveFile={}"
 
 
 def run(bench: Bench) -> None:
@@ -42,27 +43,28 @@ def run(bench: Bench) -> None:
 
 def _measure(broker: Broker, side: Side, job: Job) -> dict[str, float]:
     found = {"cold_s": first_commit_s(broker, Application(side, job), 1)}
-    found["warm_s"] = _again(broker, side, job)
+    found["warm_s"] = again_s(broker, side, job)
     if side.name == "quix":  # it has no JVM
         return found
     archive = job.state_dir.with_suffix(".jsa")
     try:
-        _again(broker, *_with_option(side, job, f"-XX:ArchiveClassesAtExit={archive}"))
-        found["with_archive_s"] = _again(broker, *_with_option(side, job, f"-XX:SharedArchiveFile={archive}"))
+        again_s(broker, side, job, WRITES_ARCHIVE.format(archive))
+        found["with_archive_s"] = again_s(broker, side, job, READS_ARCHIVE.format(archive))
     finally:
         Path(archive).unlink(missing_ok=True)
     return found
 
 
-def _with_option(side: Side, job: Job, option: str) -> tuple[Side, Job, Mapping[str, str]]:
-    """The side with an option of its JVM: an argument where we start it, a variable where Spark does."""
-    if isinstance(side, KafkaStreams):
-        return replace(side, java_options=(*side.java_options, option)), job, {}
-    return side, job, {"SPARK_SUBMIT_OPTS": option}
+def again_s(broker: Broker, side: Side, job: Job, option: str = "") -> float:
+    """Start it with one more record than it has committed; return the seconds until that is committed.
 
-
-def _again(broker: Broker, side: Side, job: Job, environment: Mapping[str, str] | None = None) -> float:
-    """Start it with one more record than it has committed; return the seconds until that is committed."""
+    The option of its JVM is an argument where we start it, and a variable where Spark does.
+    """
+    environment: Mapping[str, str] = {}
+    if option and isinstance(side, KafkaStreams):
+        side = replace(side, java_options=(*side.java_options, option))
+    elif option:
+        environment = {"SPARK_SUBMIT_OPTS": option}
     before = sum(topics.end_offsets(job.bootstrap_servers, job.sources[0]).values())
     topics.produce(job.bootstrap_servers, job.sources[0], [topics.Sent(key=b"k1", value=document(before, "k1", 0))])
     return first_commit_s(broker, Application(side, job, environment), before + 1)

@@ -24,7 +24,7 @@ from verification.harness.processes import ended_by_sigterm
 
 REPORT = Path("reports/engine.json")
 ROUNDS = 5
-SCALE = 0.3
+SCALE = 0.5
 GROUPS: dict[str, Group] = {
     group.name: group
     for group in (

@@ -57,4 +57,4 @@ def _kills(count: int, found: list[Taken], ran_on: dict[str, Any], trial: OnOneM
     trial.finish()
 
 
-GROUP = Group("standby", 6, measure, rows)
+GROUP = Group("standby", 4, measure, rows)

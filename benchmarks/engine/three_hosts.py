@@ -28,7 +28,7 @@ from verification.harness.spark_cluster import Host, SparkCluster
 
 HOSTS, CORES = 3, 3
 LANES = {"one machine": 2, "three hosts": HOSTS}
-WARM_S, MEASURED_S = 60, 60
+WARM_S, MEASURED_S = 30, 30
 SPREAD_S = 150
 """Longer than it takes until slots are spread evenly over executors that came one after the other."""
 AWAKE_S = 3
@@ -136,4 +136,4 @@ def _wake(host: Host) -> None:
     time.sleep(AWAKE_S)
 
 
-GROUP = Group("three-hosts", 18, measure, rows)
+GROUP = Group("three-hosts", 15, measure, rows)

@@ -179,7 +179,7 @@ bench-lane: $(VENV_READY) ## A lane beside a hand-written loop (RECORDS)
 bench: $(VENV_READY) $(PARTS_READY) $(if $(QUICK),,$(CONNECTOR_READY) $(QUIX_READY)) ## Penstock beside Kafka Streams, Spark and Quix Streams: hours (BENCH="--only A,B --rounds 1"; QUICK=1: minutes)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(BENCH)
 
-bench-engine: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(CONNECTOR_READY) ## Lanes in Spark's tasks beside forked processes, three hosts beside one, faults, start, standby, scaling: an hour (ENGINE_BENCH="--only start standby --rounds 1")
+bench-engine: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(CONNECTOR_READY) ## Lanes in Spark's tasks beside forked processes, three hosts beside one, faults, start, standby, scaling: 70 minutes (ENGINE_BENCH="--only start standby --rounds 1")
 	$(BIN)/python -m benchmarks.engine $(ENGINE_BENCH)
 
 bench-first: $(VENV_READY) $(PARTS_READY) ## The part of it that was there first: count and sum by key, latency and restore, beside Kafka Streams

@@ -64,7 +64,7 @@ def rows_of(group: Group, rounds: Sequence[Round]) -> dict[str, dict[str, Any]]:
             "group": group.name,
             "rounds": len(rounds),
             **ran_on,
-            "of": {name: [float(f"{each.figures[name]:.4g}") for each in rounds] for name in row.of},
+            "of": {name: [float(f"{each.figures[name]:.4g}") for each in rounds if name in each.figures] for name in row.of},
         }
         for row in group.rows(medians([each.figures for each in rounds]))
     }

@@ -11,17 +11,15 @@ from benchmarks.workloads import WORKLOADS
 from verification.harness.spark_cluster import SparkCluster
 
 FIGURE = "{}, executors {}, records/s"
-SHARE = 0.3
-"""Of the records of (B): most of the time of a run is its start."""
 
 
 def measure(bench: Bench) -> Iterator[Round]:
-    """All sides with each number of executors."""
+    """All sides with one executor and with all, which the ratio is made of; in the first round with each number."""
     with bench.broker() as broker, SparkCluster(len(EXECUTORS), cores=1 + SPARE) as cluster:
-        loaded = bench.load(broker, WORKLOADS["B"], SHARE)
+        loaded = bench.load(broker, WORKLOADS["B"])
         for number in range(bench.options.rounds):
             found: dict[str, float] = {}
-            for count in EXECUTORS:
+            for count in EXECUTORS if number == 0 else (EXECUTORS[0], EXECUTORS[-1]):
                 for name in in_turn(list(SIDES), number):
                     found[FIGURE.format(name, count)] = rate(bench, broker, cluster, SIDES[name], loaded, count)
             yield Round(found, in_tasks(bench.report.ran_on["penstock"]))
@@ -36,4 +34,4 @@ def rows(medians: Figures) -> Iterable[Row]:
         yield Row(f"B with 1, 2, 3 executors against Spark's own scaling, {writes}", ratio, 0.95, of, is_most=False)
 
 
-GROUP = Group("scaling", 18, measure, rows)
+GROUP = Group("scaling", 19, measure, rows)

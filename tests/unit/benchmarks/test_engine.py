@@ -47,6 +47,15 @@ def test_a_row_is_made_of_medians_and_says_where_lanes_ran() -> None:
     assert {name: row[name] for name in TASKS} == TASKS
 
 
+def test_a_figure_may_be_of_some_rounds_only() -> None:
+    def rows(medians: Figures) -> Iterable[Row]:
+        yield Row("growth", medians["three"] / medians["one"], 1, ("one", "two", "three"))
+
+    rounds = [Round({"one": 1, "two": 2, "three": 3}, TASKS), Round({"one": 1, "three": 3}, TASKS)]
+    row = rows_of(Group("scaling", 1, lambda _: iter(rounds), rows), rounds)["growth"]
+    assert row["of"] == {"one": [1, 1], "two": [2], "three": [3, 3]}
+
+
 def test_rounds_on_different_slots_make_no_row() -> None:
     with pytest.raises(HarnessError, match="different slots"):
         rows_of(group("start"), [Round({"seconds": 1}, TASKS), Round({"seconds": 1}, {**TASKS, "slots": 1, "spark_tasks": 1})])

@@ -36,7 +36,7 @@ def all_errors() -> list[type[PenstockError]]:
 
 
 CLASSES = sorted(all_errors(), key=lambda kind: kind.__name__)
-INSIDE = {"WorkerLostError", "TaskFailedError", "LateError", "UnreadableTimestampError"}
+INSIDE = {"SlotLostError", "TaskFailedError", "LateError"}
 """Errors that lead to another attempt, and end no process."""
 
 

@@ -36,6 +36,7 @@ PYRIGHT := .parts/pyright
 PYRIGHT_READY := $(PYRIGHT)/.ready
 QUIX := .parts/quix
 QUIX_READY := $(QUIX)/.ready
+SPARKS ?= $(shell sed -n 's/^pyspark==\([^ ]*\).*/\1/p' tools/sparks/pyspark.lock)
 SITE := .parts/site
 SITE_READY := $(SITE)/.ready
 VENV_READY := $(VENV)/.ready
@@ -45,7 +46,7 @@ SOURCES := src verification benchmarks tests tools examples deploy
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local on-spark integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
+.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local on-spark sparks integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,6 +119,11 @@ $(PYRIGHT_READY): tools/pyright/bring tools/pyright/package.json tools/pyright/p
 $(QUIX_READY): benchmarks/quix-requirements.lock
 	$(PYTHON) -m venv $(QUIX)
 	$(QUIX)/bin/python -m pip install --quiet --require-hashes --no-deps -r benchmarks/quix-requirements.lock
+	@touch $@
+
+# A version of PySpark has its own environment, which differs from .venv in nothing else.
+.parts/sparks/%/.ready: requirements.lock pyproject.toml tools/sparks/bring tools/sparks/pyspark.lock
+	@tools/sparks/bring $(PYTHON) $* $(@D)
 	@touch $@
 
 $(SITE_READY): docs/requirements.lock
@@ -193,6 +199,9 @@ bench-time: $(VENV_READY) $(PARTS_READY) ## Timers of a lane, and records that a
 
 on-spark: $(VENV_READY) $(PARTS_READY) ## Every record is processed in a Spark task, with default settings, here and on three hosts; a planted fallback is seen (QUICK=1: a minute)
 	$(BIN)/python -m verification.on_spark $(if $(QUICK),--quick)
+
+sparks: $(VENV_READY) $(PARTS_READY) $(SPARKS:%=.parts/sparks/%/.ready) ## Lanes in Spark with each version of PySpark that is supported (SPARKS="4.2.1 4.3.0"; QUICK=1: tests only)
+	$(BIN)/python -m verification.sparks $(SPARKS) $(if $(QUICK),--quick)
 
 integration: $(VENV_READY) $(PARTS_READY) ## The same topologies in the test driver, in epochs, on Spark and on the local engine (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) $(if $(QUICK),--quick)

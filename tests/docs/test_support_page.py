@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from penstock.spark.installed import NEEDED, is_supported
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -24,6 +26,14 @@ def row(name: str) -> list[str]:
 def matrix(job: str) -> dict[str, list[str]]:
     found: dict[str, Any] = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"][job]["strategy"]["matrix"]
     return found
+
+
+def pyspark_of(lock: str) -> list[str]:
+    return re.findall(r"^pyspark==([\d.]+)", text(lock), re.MULTILINE)
+
+
+def minors(versions: list[str]) -> str:
+    return ", ".join(dict.fromkeys(version.rpartition(".")[0] for version in versions))
 
 
 def kafka(pom: str) -> str:
@@ -47,9 +57,14 @@ def test_brokers() -> None:
 
 
 def test_spark() -> None:
-    [pinned] = re.findall(r'"pyspark==([\d.]+)"', text("pyproject.toml"))
-    assert row("Spark") == [pinned] * 3
-    assert f"spark-sql-kafka-0-10_2.13:{pinned}" in text("tools/connector/bring")
+    [(oldest, too_new)] = re.findall(r'"pyspark>=([\d.]+),<([\d.]+)"', text("pyproject.toml"))
+    assert f"pyspark>={oldest},<{too_new}" == NEEDED
+    [locked], tried = pyspark_of("requirements.lock"), pyspark_of("tools/sparks/pyspark.lock")
+    assert all(is_supported(version) for version in tried)
+    assert not is_supported(too_new)
+    assert row("Spark") == [minors(tried), f"{locked}; with `make sparks` {', '.join(tried)}", locked]
+    assert minors(tried).startswith(oldest)
+    assert f"spark-sql-kafka-0-10_2.13:{locked}" in text("tools/connector/bring")
 
 
 def test_java() -> None:

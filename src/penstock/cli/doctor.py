@@ -10,18 +10,17 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from penstock.app import App
 from penstock.cli.broker_checks import examine_brokers
-from penstock.cli.cluster_checks import examine_cluster
 from penstock.cli.findings import Finding, Level, fail, ok, warn
 from penstock.cli.registry_checks import examine_registry
 from penstock.cli.screen import output_console, print_json, shown, table, verdict
 from penstock.config import Config
 from penstock.errors import ConfigError
+from penstock.spark.installed import NEEDED, is_supported, pyspark_version
 from penstock.spark.java import OLDEST, java_command, version_in, version_text
 
 _OPEN_FILES = 4_096
@@ -31,15 +30,14 @@ _FREE_MEMORY = 2 << 30
 
 def examine(app: App | None, config_file: Path | None, overrides: Mapping[str, Any], of_cluster: bool = False) -> list[Finding]:
     """Run all checks; those of topics need an application, those of a cluster start executors."""
-    findings = [*_machine()]
     try:
         config = Config.load(config_file, **overrides)
     except ConfigError as error:
-        return [*findings, fail("settings", str(error), "correct the setting")]
-    findings.append(ok("settings", "valid"))
+        return [*_machine(needs_spark=True), fail("settings", str(error), "correct the setting")]
+    findings = [*_machine(needs_spark=config.engine == "spark" or of_cluster), ok("settings", "valid")]
     findings += [*_state_directory(config.state_dir), *_admin_port(config)]
     findings += [*examine_brokers(app, config), *examine_registry(app, config)]
-    return [*findings, *examine_cluster(config)] if of_cluster else findings
+    return [*findings, *_cluster(config)] if of_cluster else findings
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool) -> int:
@@ -56,9 +54,9 @@ def print_findings(findings: Iterable[Finding], as_json: bool) -> int:
 # ---- the machine ------------------------------------------------------------------------------------------------------
 
 
-def _machine() -> Iterator[Finding]:
-    yield _python(metadata.requires("penstock") or (), metadata.version("pyspark"))
-    yield _java()
+def _machine(*, needs_spark: bool) -> Iterator[Finding]:
+    yield _python(pyspark_version(), needs_spark)
+    yield _java(needs_spark)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
         yield warn("open files", f"this shell allows {soft}", f"ulimit -n {_OPEN_FILES}: RocksDB stores and sockets need many")
@@ -67,17 +65,20 @@ def _machine() -> Iterator[Finding]:
     yield from _memory(Path("/proc/meminfo"))
 
 
-def _python(requirements: Iterable[str], pyspark: str) -> Finding:
-    """Check that Spark has a version that is supported."""
-    text = f"{platform.python_version()}, pyspark {pyspark}"
-    pinned = next((found.group(1) for need in requirements if (found := re.match(r"pyspark==([\w.]+)", need))), pyspark)
-    return ok("python", text) if pyspark == pinned else fail("python", text, f"install pyspark {pinned}")
+def _python(pyspark: str | None, needs_spark: bool) -> Finding:
+    """Check that Spark has a version that is supported, if it is needed."""
+    text = f"{platform.python_version()}, {f'pyspark {pyspark}' if pyspark else 'without pyspark'}"
+    if not needs_spark or (pyspark is not None and is_supported(pyspark)):
+        return ok("python", text)
+    return fail("python", text, f"install {NEEDED}" + ("" if pyspark else ", or set engine = local"))
 
 
-def _java() -> Finding:
-    """Check the Java that Spark would start."""
+def _java(needs_spark: bool) -> Finding:
+    """Check the Java that Spark would start, if it is needed."""
     command = java_command()
     cure = f"install Java {OLDEST} or later, on the path or at JAVA_HOME; engine = local needs none"
+    if not needs_spark:
+        return ok("java", f"{command or 'none'}; engine = local needs none")
     if command is None:
         return fail("java", "not on the path, and JAVA_HOME is not set", cure)
     try:
@@ -102,6 +103,15 @@ def _memory(meminfo: Path) -> Iterator[Finding]:
         text = f"{free / 2**30:.1f} GiB available"
         cure = "Spark needs about 1 GiB and each lane some hundred MiB: use fewer lanes, or smaller epochs (max_epoch_records)"
         yield ok("memory", text) if free >= _FREE_MEMORY else warn("memory", text, cure)
+
+
+def _cluster(config: Config) -> Iterable[Finding]:
+    """Check the executors; without PySpark there are none, which is a finding already."""
+    if pyspark_version() is None:
+        return ()
+    from penstock.cli.cluster_checks import examine_cluster  # noqa: PLC0415 - loads pyspark, which may be missing
+
+    return examine_cluster(config)
 
 
 # ---- directory and port -----------------------------------------------------------------------------------------------

@@ -12,11 +12,15 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import NamedTuple
 
+import pyspark
 from pyspark import SparkContext
 
 from penstock.errors import ConfigError
 
-_PACKAGES = ("penstock", "pyspark", "pyarrow", "msgspec", "confluent-kafka")
+_PACKAGES = ("penstock", "pyarrow", "msgspec", "confluent-kafka")
+_SPARK = "pyspark"
+"""By the version that is imported: a platform's own is no installed package, and may come before one that is."""
+
 EXECUTORS_TIMEOUT_S = 120.0
 _SETTLED_S = 2.0
 """Executors register one after the other: when none has come for this long, slots are placed."""
@@ -88,21 +92,23 @@ def difference(one: Executor) -> str:
     if tuple(one.python.split(".")[:2]) != own:
         return f"Python {one.python}, but the driver has {platform.python_version()}"
     theirs = dict(entry.split("==") for entry in one.packages.split())
+    here = {_SPARK: pyspark.__version__} | {name: version(name) for name in _PACKAGES}
     return ", ".join(
         f"{name} {theirs.get(name, 'is missing')}, but the driver has {ours}"
-        for name in _PACKAGES
-        if theirs.get(name) != (ours := version(name))
+        for name, ours in here.items()
+        if theirs.get(name) != ours
     )
 
 
 def _task(state_dir: str, variable: str) -> Callable[[Iterable[int]], Iterable[tuple[str, ...]]]:
     """Return the task. It is pickled by value and uses nothing of ours: the host may not have it."""
-    packages = _PACKAGES
+    packages, spark = _PACKAGES, _SPARK
 
     def task(_: Iterable[int]) -> Iterator[tuple[str, ...]]:
         there: dict[str, str] = {}
         for found in distributions():  # of several, the first one is imported
             there.setdefault(found.metadata["Name"], found.version)
+        there[spark] = pyspark.__version__
         directory, problem = Path(os.environ.get(variable, state_dir)), ""
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,7 +117,7 @@ def _task(state_dir: str, variable: str) -> Callable[[Iterable[int]], Iterable[t
         except OSError as error:
             problem = f"cannot create {directory}: {error.strerror}"
         host = os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
-        listed = " ".join(f"{name}=={there[name]}" for name in packages if name in there)
+        listed = " ".join(f"{name}=={there[name]}" for name in (spark, *packages) if name in there)
         yield host, platform.python_version(), listed, problem
 
     return task

@@ -41,15 +41,30 @@ class TestMachine:
     def test_a_missing_java_fails(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv("JAVA_HOME", raising=False)
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert doctor._java().level is Level.FAIL
+        assert doctor._java(needs_spark=True).level is Level.FAIL
+        assert doctor._java(needs_spark=False) == ok("java", "none; engine = local needs none")
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-        assert "cannot be run: FileNotFoundError" in doctor._java().found
+        assert "cannot be run: FileNotFoundError" in doctor._java(needs_spark=True).found
 
-    def test_spark_must_have_the_version_that_is_supported(self) -> None:
-        needed = ["lmdb>=1", "pyspark==4.2.0", "rich"]
-        assert _python(needed, "4.2.0").level is Level.OK
-        found = _python(needed, "4.1.0")
-        assert (found.level, found.cure) == (Level.FAIL, "install pyspark 4.2.0")
+    @pytest.mark.parametrize("version", ["4.2.0", "4.2.1", "4.3.0", "4.3.7.dev0"])
+    def test_spark_may_have_each_version_that_is_supported(self, version: str) -> None:
+        found = _python(version, needs_spark=True)
+        assert (found.level, found.found.partition(", ")[2]) == (Level.OK, f"pyspark {version}")
+
+    @pytest.mark.parametrize("version", ["3.5.1", "4.1.2", "4.4.0", "5.0.0", "unknown"])
+    def test_no_other_will_do(self, version: str) -> None:
+        found = _python(version, needs_spark=True)
+        assert (found.level, found.cure) == (Level.FAIL, "install pyspark>=4.2,<4.4")
+        assert _python(version, needs_spark=False).level is Level.OK
+
+    def test_the_local_engine_needs_none(self) -> None:
+        assert _python(None, needs_spark=False).found.endswith(", without pyspark")
+        found = _python(None, needs_spark=True)
+        assert (found.level, found.cure) == (Level.FAIL, "install pyspark>=4.2,<4.4, or set engine = local")
+
+    def test_executors_are_not_looked_at_without_spark(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(doctor, "pyspark_version", lambda: None)
+        assert list(doctor._cluster(CONFIG)) == []
 
     def test_memory(self, tmp_path: Path) -> None:
         path = tmp_path / "meminfo"

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyspark
 import pytest
 
 from penstock.cli import cluster_checks
@@ -30,7 +31,7 @@ from penstock.spark.executors import (
     settled,
 )
 
-OURS = " ".join(f"{name}=={version(name)}" for name in _PACKAGES)
+OURS = " ".join([f"pyspark=={pyspark.__version__}", *(f"{name}=={version(name)}" for name in _PACKAGES)])
 SAME = Executor("a", platform.python_version(), OURS, "")
 
 
@@ -128,13 +129,23 @@ def test_a_host_may_have_its_own_directory(tmp_path: Path, monkeypatch: pytest.M
     assert "cannot create" in Executor(*found).problem
 
 
+def test_spark_has_the_version_that_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A platform's own Spark is no installed package, and may come before one that is."""
+    monkeypatch.setattr(pyspark, "__version__", "4.2.7")
+    [found] = inspected(context(), 1, str(tmp_path), "NO_SUCH_VARIABLE")
+    assert "pyspark==4.2.7" in found.packages
+    assert difference(found) == ""
+    monkeypatch.setattr(pyspark, "__version__", "4.3.0")
+    assert difference(found) == "pyspark 4.2.7, but the driver has 4.3.0"
+
+
 @pytest.mark.parametrize(
     ("executor", "problem"),
     [
         (SAME, ""),
         (SAME._replace(python="3.9.1"), "Python 3.9.1, but the driver has"),
         (SAME._replace(packages=OURS.replace("pyarrow==", "pyarrow==1.")), "pyarrow 1."),
-        (SAME._replace(packages=""), "penstock is missing, but the driver has"),
+        (SAME._replace(packages=""), "pyspark is missing, but the driver has"),
         (SAME._replace(problem="cannot write to /x"), "cannot write to /x"),
     ],
 )

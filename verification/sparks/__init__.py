@@ -1,0 +1,1 @@
+"""Penstock with each version of PySpark that is supported."""

@@ -170,10 +170,12 @@ def open_context(
     try:
         if SparkContext._gateway is None:
             require_java_of_spark()
-            _start_jvm(conf, {name: value for name, value in combined.items() if not is_secret(name, value)}, heard)
+            _start_jvm({name: value for name, value in combined.items() if not is_secret(name, value)}, heard)
+            _refuse_other_master("spark-submit", _submitted_master(), settings)
         context = SparkContext.getOrCreate(conf)
     except PySparkRuntimeError as error:
         raise ConfigError(f"Cannot start Spark: {error}. It needs Java 17 or later, on the path or in JAVA_HOME.") from error
+    _refuse_other_master("The existing Spark context", context.master, settings)
     if context.getConf().get("spark.speculation", "false").lower() == "true":
         raise ConfigError("The existing Spark context has spark.speculation enabled, which Penstock cannot use. Disable it.")
     context.setLogLevel("ERROR")
@@ -187,8 +189,8 @@ def open_session(
     return SparkSession(open_context(application_id, lanes, settings, heard))
 
 
-def _start_jvm(conf: SparkConf, shown: Mapping[str, str], heard: Callable[[str], None] | None) -> None:
-    """Start the JVM; pass its standard error, which its workers share, to `heard` if given.
+def _start_jvm(shown: Mapping[str, str], heard: Callable[[str], None] | None) -> None:
+    """Start the JVM, unless spark-submit has; pass its standard error, which its workers share, to `heard` if given.
 
     Only the settings in `shown` are command-line arguments, because every user of the machine can list those.
     """
@@ -198,7 +200,26 @@ def _start_jvm(conf: SparkConf, shown: Mapping[str, str], heard: Callable[[str],
         return
     with LineReader(heard) as writing:
         gateway = launch_gateway(arguments, {"stderr": writing})  # type: ignore[no-untyped-call]  # pyspark types most, not this
-    SparkContext(conf=conf, gateway=gateway)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _submitted_master() -> str | None:
+    """Return the master that spark-submit, which has then started this process, was given; None if it has not."""
+    jvm = SparkContext._jvm
+    if jvm is None or "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    found: str | None = jvm.java.lang.System.getProperty("spark.master")
+    return found
+
+
+def _refuse_other_master(who: str, master: str | None, settings: Mapping[str, str]) -> None:
+    """Raise if Spark is on a cluster and the settings say that it is not, or the other way round: lanes need to know."""
+    if master is not None and is_local({"master": master}) != is_local(settings):
+        said = settings.get("master", "none, which is this machine")
+        raise ConfigError(
+            f"{who} has the master {master}, but the master of the application's settings is {said}. Set master to "
+            f"{master!r} in the table spark of penstock.toml."
+        )
 
 
 def context_settings(lanes: int, settings: Mapping[str, str], has_frames: bool = True) -> dict[str, str]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,11 +51,14 @@ def write_app(directory: Path, name: str, arguments: str = "") -> Path:
 
 
 @contextmanager
-def started(path: Path, broker: Broker, engine: Mapping[str, str] = LOCAL, /, **settings: str) -> Iterator[subprocess.Popen[str]]:
+def started(
+    path: Path, broker: Broker, engine: Mapping[str, str] = LOCAL, /, program: Sequence[str] = (), **settings: str
+) -> Iterator[subprocess.Popen[str]]:
+    """An application that runs; `program` runs it if it is not Python."""
     own = {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_LANES": "2", "PENSTOCK_ADMIN_ADDRESS": "127.0.0.1:0"}
     environment = {**os.environ, **own, **engine, **settings}
     with path.with_suffix(".log").open("a") as log:
-        command = [sys.executable, str(path)]
+        command = [*(program or [sys.executable]), str(path)]
         with subprocess.Popen(command, env=environment, cwd=path.parent, stdout=log, stderr=log, text=True) as process:
             try:
                 yield process

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import psutil
+import pyspark
 import pytest
 from pyspark import SparkContext
 
@@ -35,6 +36,9 @@ MANY = 6_000
 """Records of epochs of which each slot runs a part."""
 START_S = 120
 SOON_S = 20
+WHOLE_S = 2 * START_S
+FOUR = "local[4]"
+SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
 MOST_LOST = 8
 """Spark fails a job if it loses a task so often."""
 
@@ -197,8 +201,9 @@ def summed(session):
 
 
 if __name__ == "__main__":
-    session = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false").getOrCreate()
+    session = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
     with App("{id}", builder.build()).start() as running:
+        assert running.wait_until_running({start_s})
         while running.whereabouts is None or running.whereabouts.count < 3:
             time.sleep(0.1)
         while sum(running.store("counts").values()) < {count}:
@@ -209,14 +214,45 @@ if __name__ == "__main__":
 """
 
 
+def ended(path: Path, broker: Broker, program: list[str], **settings: str) -> tuple[int, str]:
+    """The exit code and the log of an application that ends by itself; of spark-submit it is a grandchild."""
+    with started(path, broker, ON_SPARK, program=program, PYSPARK_PYTHON=sys.executable, **settings) as process:
+        try:
+            code = process.wait(WHOLE_S)
+        finally:
+            for child in psutil.Process(process.pid).children(recursive=True) if process.poll() is None else ():
+                child.kill()
+    return code, path.with_suffix(".log").read_text()
+
+
 @pytest.mark.slow  # Spark starts with the daemon of its own, which imports nothing ahead
-def test_a_session_of_the_users_own_keeps_a_slot_and_lives_on(case: Case, broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_submitted", [False, True])
+def test_a_session_of_the_users_own_keeps_a_slot_and_lives_on(
+    case: Case, broker: Broker, tmp_path: Path, is_submitted: bool
+) -> None:
     case.send(100)
     path = tmp_path / "app.py"
-    path.write_text(IN_A_SESSION.format(id=case.id, count=case.sent), encoding="utf-8")
-    with started(path, broker, ON_SPARK, PENSTOCK_LANES="4", PYSPARK_PYTHON=sys.executable) as process:
-        code = process.wait(START_S)
-    log = path.with_suffix(".log").read_text()
+    text = IN_A_SESSION.format(id=case.id, count=case.sent, start_s=START_S)
+    path.write_text(
+        text if is_submitted else text.replace("builder.config(", f'builder.master("{FOUR}").config('), encoding="utf-8"
+    )
+    code, log = ended(path, broker, [SUBMIT, "--master", FOUR] if is_submitted else [], PENSTOCK_LANES="4")
     assert code == 0, log
-    assert json.loads(log.partition("found ")[2]) == [3, 140, 0, 140]
+    [found] = re.findall(r"^found (.*)$", log, re.MULTILINE)
+    assert json.loads(found) == [3, 140, 0, 140]
     assert len(topics.read(case.servers, case.topic("out"))) >= KEYS
+
+
+@pytest.mark.slow  # as above
+@pytest.mark.parametrize(("master", "expected"), [(FOUR, 0), ("local-cluster[1,2,1024]", 2)])
+def test_by_spark_submit_it_opens_a_context_of_its_own(
+    case: Case, broker: Broker, tmp_path: Path, master: str, expected: int
+) -> None:
+    """Where `--master` is a cluster, the settings have to say so."""
+    case.send(100)
+    path = tmp_path / "app.py"
+    path.write_text(COUNTS.format(id=case.id).replace("app.run()", 'app.run(until="latest")'), encoding="utf-8")
+    code, log = ended(path, broker, [SUBMIT, "--master", master])
+    assert code == expected, log
+    assert (f"spark-submit has the master {master}, but the master of" in log) == bool(expected)
+    assert bool(topics.read(case.servers, case.topic("out"))) != bool(expected)

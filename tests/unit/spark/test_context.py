@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark import SparkContext
 from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.spark import context as module
-from penstock.spark.context import Spark, context_settings, slots_of
+from penstock.spark.context import Spark, context_settings, open_context, slots_of
 
 CLUSTER = {"master": "spark://host:7077", "spark.authenticate.secret": "s"}
 
@@ -125,6 +126,57 @@ class TestOpening:
             spark.open().result()
         assert not spark.is_open
         spark.close()
+
+
+class TestTheMasterOfSomebodyElse:
+    """Lanes are hosted differently on a cluster, which the settings have to say."""
+
+    @pytest.fixture(autouse=True)
+    def _environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`open_context` sets variables for workers."""
+        for name in ("PYSPARK_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP"):
+            monkeypatch.setenv(name, "")
+
+    @pytest.mark.parametrize(
+        ("master", "settings"),
+        [("spark://host:7077", {}), ("yarn", {"master": "local[3]"}), ("local[4]", CLUSTER), ("local-cluster[2,1,1024]", {})],
+    )
+    def test_that_of_a_context_must_be_of_the_same_kind(
+        self, master: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(SparkContext, "_gateway", object())
+        monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: SimpleNamespace(master=master))
+        with pytest.raises(ConfigError, match=re.escape(f"The existing Spark context has the master {master}, but")) as refused:
+            open_context("app", 2, settings)
+        assert f"Set master to {master!r} in the table spark" in str(refused.value)
+
+    @pytest.mark.parametrize(("master", "settings"), [("local[4]", {}), ("local[*]", {"master": "local[3]"}), ("yarn", CLUSTER)])
+    def test_one_of_the_same_kind_will_do(self, master: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        there = SimpleNamespace(
+            master=master, getConf=lambda: SimpleNamespace(get=lambda _, otherwise: otherwise), setLogLevel=lambda _: None
+        )
+        monkeypatch.setattr(SparkContext, "_gateway", object())
+        monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: there)
+        opened: Any = open_context("app", 2, settings)
+        assert opened is there
+
+    @pytest.mark.parametrize(("is_submitted", "is_refused"), [(True, True), (False, False)])
+    def test_that_of_spark_submit_is_not_replaced_by_another_in_silence(
+        self, is_submitted: bool, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        system = SimpleNamespace(getProperty={"spark.master": "yarn"}.get)
+        jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
+        monkeypatch.setattr(SparkContext, "_gateway", None)
+        monkeypatch.setattr(SparkContext, "_jvm", None)
+        monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda **_: setattr(SparkContext, "_jvm", jvm))
+        monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: SimpleNamespace(master="yarn"))
+        monkeypatch.setattr(module, "require_java_of_spark", lambda: None)
+        if is_submitted:
+            monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+        else:
+            monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+        with pytest.raises(ConfigError, match="^spark-submit" if is_refused else "^The existing"):
+            open_context("app", 2, {})
 
 
 def test_spark_does_not_limit_the_rows_of_a_query_unless_configured() -> None:

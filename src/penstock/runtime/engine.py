@@ -16,6 +16,7 @@ from penstock.engines.port import Engine
 from penstock.epochs.program import Program
 from penstock.errors import ConfigError
 from penstock.runtime.set_up import TaskSetUp
+from penstock.spark.installed import require_pyspark
 from penstock.telemetry import logs
 from penstock.topology import Topology
 
@@ -54,6 +55,7 @@ def opening_hosts(config: Config, program: Program, topology: Topology) -> Hosts
     """Begin to open what the engine of the settings needs: Spark takes seconds. `program` may get other settings yet."""
     if config.engine == "local":
         return Hosts(lambda final, tasks: Hosting(_local(final, tasks)))
+    require_pyspark()
     from penstock.runtime.on_spark import opening_spark, spark_engine  # noqa: PLC0415 - the local engine has no pyspark
 
     spark = opening_spark(config, program, topology)

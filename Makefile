@@ -46,7 +46,7 @@ SOURCES := src verification benchmarks tests tools examples deploy
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local on-spark sparks integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
+.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local on-spark sparks without-spark integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -203,6 +203,9 @@ on-spark: $(VENV_READY) $(PARTS_READY) ## Every record is processed in a Spark t
 sparks: $(VENV_READY) $(PARTS_READY) $(SPARKS:%=.parts/sparks/%/.ready) ## Lanes in Spark with each version of PySpark that is supported (SPARKS="4.2.1 4.3.0"; QUICK=1: tests only)
 	$(BIN)/python -m verification.sparks $(SPARKS) $(if $(QUICK),--quick)
 
+without-spark: $(VENV_READY) $(PARTS_READY) ## Environments as images have them, with Spark and without: their sizes; an application where Spark is not installed
+	$(BIN)/python -m verification.without_spark
+
 integration: $(VENV_READY) $(PARTS_READY) ## The same topologies in the test driver, in epochs, on Spark and on the local engine (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) $(if $(QUICK),--quick)
 	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host spark --cases $(if $(QUICK),12,150)
@@ -282,11 +285,15 @@ old-broker: $(VENV_READY) $(OLD_KAFKA_READY) $(TOXIPROXY_READY) ## Tests that ne
 audit: $(VENV_READY) ## Known vulnerabilities of what is locked; asks a service on the network, and fails if it knows nothing
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
-lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, what images need of it, and those of Quix Streams and of the site
+lock: $(VENV_READY) ## Resolve the dependencies anew into requirements.lock, what images need of it with and without Spark, and those of Quix Streams and of the site
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --group dev --output-file requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --constraint requirements.lock \
 		--no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --output-file deploy/requirements.lock
+	@# The local engine needs neither Spark nor what only Spark needs.
+	printf '%s\n' pandas py4j pyspark | $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
+		--constraint requirements.lock --excludes /dev/stdin --no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras \
+		--output-file deploy/requirements-local.lock
 	echo quixstreams | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url - --output-file benchmarks/quix-requirements.lock
 	printf '%s\n' mkdocs mkdocs-material 'mkdocstrings[python]' | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 \

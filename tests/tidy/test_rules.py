@@ -36,6 +36,7 @@ BREAKS = [
     (rules.no_registry, "tools/pyright/package-lock.json", "https://registry.npm" + "js.org/pyright.tgz"),
     (rules.no_registry, "requirements.lock", "--extra-index" + "-url somewhere"),
     (rules.no_registry, "requirements.lock", "a @ https:/" + "/example.com/a.whl"),
+    (rules.no_registry, "deploy/requirements-local.lock", "a @ https:/" + "/example.com/a.whl"),
 ]
 
 KEEPS = [

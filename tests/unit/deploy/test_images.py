@@ -114,13 +114,25 @@ class TestTheImageOfAnApplication:
         stages = {
             text.partition(" AS ")[2]: text.partition(" AS ")[0] for name, text in found if name == "FROM" and " AS " in text
         }
-        default = dict(text.split("=", 1) for name, text in found if name == "ARG")["JAVA"]
+        default = dict(text.split("=", 1) for name, text in found if name == "ARG" and "=" in text)["JAVA"]
         assert last_stage(self.path)[0] == ("FROM", "java-${JAVA}")
         assert f"java-{default}" in stages
         assert stages["java-none"] == "${BASE}"
         java = [text for name, text in found if name == "RUN" and "openjdk" in text]
         assert len(java) == 1
         assert found.index(("RUN", java[0])) > found.index(("FROM", "java-none AS java-17"))
+
+    def test_spark_is_left_out_with_java(self) -> None:
+        """`JAVA` chooses the lock, and each choice has one."""
+        copied = dict(text.split() for name, text in instructions(self.path) if name == "COPY" and text.endswith(".lock"))
+        assert copied == {
+            "deploy/requirements.lock": "deploy/java-17.lock",
+            "deploy/requirements-local.lock": "deploy/java-none.lock",
+        }
+        found = instructions(self.path)
+        start = found.index(("FROM", "${BASE} AS environment"))
+        assert found[start + 1] == ("ARG", "JAVA"), "a stage sees an argument only if it names it"
+        assert "-r deploy/java-${JAVA}.lock" in " ".join(text for name, text in found if name == "RUN")
 
     def test_nothing_else_is_written(self) -> None:
         assert environment(self.path)["PYTHONDONTWRITEBYTECODE"] == "1"

@@ -1,0 +1,1 @@
+"""An environment without Spark beside the one with it."""

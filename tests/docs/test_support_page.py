@@ -62,7 +62,9 @@ def test_spark() -> None:
     [locked], tried = pyspark_of("requirements.lock"), pyspark_of("tools/sparks/pyspark.lock")
     assert all(is_supported(version) for version in tried)
     assert not is_supported(too_new)
-    assert row("Spark") == [minors(tried), f"{locked}; with `make sparks` {', '.join(tried)}", locked]
+    assert row("Spark") == [minors(tried), f"{locked}; with `make sparks` {', '.join(tried)}", ", ".join(tried)]
+    steps = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"]["sparks"]["steps"]
+    assert {"run": "make sparks"} in steps
     assert minors(tried).startswith(oldest)
     assert f"spark-sql-kafka-0-10_2.13:{locked}" in text("tools/connector/bring")
 

@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -102,7 +104,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(place: Path, *arguments: str, source: Path = SOURCE, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    place: Path, *arguments: str, source: Path = SOURCE, variables: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
     paths = [str(place), str(source.parent)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "300", **variables}
     command = [sys.executable, *arguments]
@@ -132,6 +136,7 @@ def test_every_module_that_is_not_for_spark_alone_can_be_imported(place: Path) -
     assert missing_by_module(place) == {}
 
 
+@pytest.mark.slow  # it imports everything once more
 @pytest.mark.parametrize("planted", ["import pyspark", "from pandas import Series"])
 def test_a_planted_import_is_found(place: Path, planted: str) -> None:
     source = Path(shutil.copytree(SOURCE, place / "planted" / "penstock"))
@@ -148,6 +153,7 @@ def test_slots_of_the_local_engine_start(place: Path) -> None:
     assert "forked processes" in printed(place, IN_SLOTS)
 
 
+@pytest.mark.slow  # each is a process that imports what it needs; `plan` waits for brokers that are not there
 @pytest.mark.parametrize(
     ("arguments", "code", "output"),
     [
@@ -160,7 +166,7 @@ def test_slots_of_the_local_engine_start(place: Path) -> None:
 )
 def test_commands_run(place: Path, arguments: list[str], code: int, output: str) -> None:
     variables = {"PENSTOCK_BOOTSTRAP_SERVERS": "127.0.0.1:1", "PENSTOCK_BROKER_TIMEOUT": "2s"}
-    done = run(place, "-m", "penstock.cli", *arguments, **variables)
+    done = run(place, "-m", "penstock.cli", *arguments, variables=variables)
     assert done.returncode == code, done.stdout + done.stderr
     assert output in done.stdout + done.stderr
 
@@ -169,7 +175,7 @@ def test_commands_run(place: Path, arguments: list[str], code: int, output: str)
 @pytest.mark.parametrize(("engine", "level"), [("local", "ok"), ("spark", "fail")])
 def test_doctor_misses_spark_only_where_it_is_needed(place: Path, engine: str, level: str) -> None:
     variables = {"PENSTOCK_BOOTSTRAP_SERVERS": "127.0.0.1:1", "PENSTOCK_ENGINE": engine, "PATH": "", "JAVA_HOME": ""}
-    done = run(place, "-m", "penstock.cli", "doctor", "--json", **variables)
+    done = run(place, "-m", "penstock.cli", "doctor", "--json", variables=variables)
     found = {each["what"]: each for each in json.loads(done.stdout)}
     assert [found["python"]["level"], found["java"]["level"]] == [level, level]
     assert "without pyspark" in found["python"]["found"]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config
-from penstock.engines.forked.forking import start_ahead
 from penstock.errors import ConfigError, PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.records import is_name
+from penstock.runtime.ahead import begin
 from penstock.runtime.hooks import Hooks, Plugin, installed
 from penstock.topology import Topology, checked_topology
 
@@ -112,13 +112,12 @@ class App:
 
         if config.standby and until is not None:
             raise ConfigError("standby: a run that ends at a bound cannot stand by. Leave out either standby or until.")
-        if config.engine == "local":
-            start_ahead(logs.pass_on)
+        hooks = Hooks([*self.plugins, *installed(config.plugins)])
+        begin(config, self.topology, logs.pass_on, has_jvm=not hooks.prepare)
 
         from penstock.admin.server import AdminServer  # noqa: PLC0415
         from penstock.runtime.application import RunningApplication  # noqa: PLC0415
 
-        hooks = Hooks([*self.plugins, *installed(config.plugins)])
         running = RunningApplication(self.application_id, self.topology, self.error_handlers, config, hooks, until, listeners)
         if config.admin_endpoint is not None:  # before the start, to answer probes while state is restored
             server = AdminServer(running)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from penstock.engines.messages import for_tables
+from penstock.engines.sockets import for_tables
 from penstock.lane_servers.secured import secured
 
 Address = str | tuple[str, int]

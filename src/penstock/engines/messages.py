@@ -21,7 +21,6 @@ from penstock.engines.port import TaskFailedError
 from penstock.errors import PenstockError, ProcessingError
 
 _LONGEST = 4_000
-_BUFFER_BYTES = 4 << 20
 _FRAME = struct.Struct("!BQ")
 
 
@@ -36,13 +35,6 @@ class Kind(IntEnum):
     ERROR = 6
     FORK = 7
     HELLO = 8
-
-
-def for_tables(connection: socket.socket) -> socket.socket:
-    """Return a connection with buffers for large tables."""
-    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-        connection.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
-    return connection
 
 
 def send(to: socket.socket, kind: Kind, content: bytes | pa.Buffer) -> None:

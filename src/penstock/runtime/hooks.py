@@ -107,6 +107,11 @@ class Hooks:
         """The health checks of the plug-ins, by name."""
         return {plugin.name: plugin.health for plugin in self.plugins}
 
+    @property
+    def prepare(self) -> bool:
+        """Whether a plug-in does something before anything is opened: it may set variables that Spark's JVM is to have."""
+        return any(type(plugin).pre_start is not Plugin.pre_start for plugin in self.plugins)
+
     def pre_start(self, running: RunningApplication) -> None:
         """Call `pre_start` of each plug-in, until one fails."""
         self._reports.start()

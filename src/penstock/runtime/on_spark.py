@@ -7,20 +7,19 @@ from penstock.engines.many_hosts import ManyHosts
 from penstock.engines.one_host import OneHost
 from penstock.engines.port import Engine
 from penstock.epochs.program import Program
+from penstock.runtime.ahead import reads_frames
 from penstock.runtime.set_up import TaskSetUp
 from penstock.runtime.spark_work import SparkWork
 from penstock.spark.cluster_slots import ClusterSlots
 from penstock.spark.context import Spark
 from penstock.spark.slots import SparkSlots
 from penstock.telemetry import logs
-from penstock.topology import SourceNode, Topology
+from penstock.topology import Topology
 
 
 def opening_spark(config: Config, program: Program, topology: Topology) -> Spark:
     """Return Spark, which opens in the background."""
-    sources = [node for node in topology.nodes.values() if isinstance(node, SourceNode)]
-    has_frames = any(node.backfill is not None or node.contents is not None for node in sources)
-    spark = Spark(program.application_id, program.lanes, config.spark, logs.pass_on, has_frames=has_frames)
+    spark = Spark(program.application_id, program.lanes, config.spark, logs.pass_on, has_frames=reads_frames(topology))
     spark.open()
     return spark
 

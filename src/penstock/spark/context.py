@@ -9,18 +9,18 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engines.forked.forking import ALLOCATION
-from penstock.engines.output import LineReader
 from penstock.errors import ConfigError
 from penstock.settings import is_local, is_secret, revealed
 from penstock.spark.java import require_java_of_spark
+from penstock.spark.jvm import gateway_of, start_ahead
 
 LOOPBACK = "127.0.0.1"
 REDACTED = (
@@ -42,7 +42,17 @@ _FAILURES = 8
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
-__all__ = ["LOOPBACK", "DataFrame", "Spark", "SparkSession", "has_context", "open_context", "open_session"]
+__all__ = [
+    "LOOPBACK",
+    "DataFrame",
+    "Spark",
+    "SparkSession",
+    "arguments_of",
+    "has_context",
+    "open_context",
+    "open_session",
+    "start_jvm_ahead",
+]
 
 
 class Spark:
@@ -145,6 +155,16 @@ def slots_of(lanes: int, settings: Mapping[str, str], context: SparkContext | No
     return min(lanes, (os.cpu_count() or 1) if cores == "*" else int(cores))
 
 
+def start_jvm_ahead(settings: Mapping[str, str], heard: Callable[[str], None], *, has_frames: bool) -> None:
+    """Start the JVM of the first context that this process opens. Without Java, opening that raises."""
+    if SparkContext._gateway is not None:
+        return
+    with suppress(ConfigError):
+        require_java_of_spark()
+        _set_environment(settings)
+        start_ahead(arguments_of(settings, has_frames), heard)
+
+
 def open_context(
     application_id: str,
     lanes: int,
@@ -156,13 +176,7 @@ def open_context(
 
     Without frames to read, the JVM only schedules, and is made to start quickly.
     """
-    if is_local(settings):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        # Workers must find the user's modules as this process does, including those next to the script.
-        os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the address of the UI, if it is enabled
-    else:
-        os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)  # where executors have it
+    _set_environment(settings)
     combined = context_settings(lanes, settings, has_frames)
     logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it logs all calls to Java, with passwords
     master = f"local[{slots_of(lanes, settings) + SPARE},{_FAILURES}]" if is_local(settings) else settings["master"]
@@ -170,7 +184,7 @@ def open_context(
     try:
         if SparkContext._gateway is None:
             require_java_of_spark()
-            _start_jvm({name: value for name, value in combined.items() if not is_secret(name, value)}, heard)
+            _start_jvm(arguments_of(settings, has_frames), heard)
             _refuse_other_master("spark-submit", _submitted_master(), settings)
         context = SparkContext.getOrCreate(conf)
     except PySparkRuntimeError as error:
@@ -189,18 +203,23 @@ def open_session(
     return SparkSession(open_context(application_id, lanes, settings, heard))
 
 
-def _start_jvm(shown: Mapping[str, str], heard: Callable[[str], None] | None) -> None:
-    """Start the JVM, unless spark-submit has; pass its standard error, which its workers share, to `heard` if given.
+def _set_environment(settings: Mapping[str, str]) -> None:
+    """Set what the JVM and its workers take from the environment."""
+    if is_local(settings):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        # Workers must find the user's modules as this process does, including those next to the script.
+        os.environ["PYTHONPATH"] = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the address of the UI, if it is enabled
+    else:
+        os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)  # where executors have it
 
-    Only the settings in `shown` are command-line arguments, because every user of the machine can list those.
-    """
-    arguments = SparkConf(loadDefaults=False).setAll(list(shown.items()))
+
+def _start_jvm(arguments: Mapping[str, str], heard: Callable[[str], None] | None) -> None:
+    """Start the JVM, unless spark-submit has or it was started ahead; pass what it and its workers write to `heard` if given."""
     if heard is None:
-        SparkContext._ensure_initialized(conf=arguments)
-        return
-    with LineReader(heard) as writing:
-        gateway = launch_gateway(arguments, {"stderr": writing})  # type: ignore[no-untyped-call]  # pyspark types most, not this
-    SparkContext._ensure_initialized(gateway=gateway)
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(arguments.items())))
+    else:
+        SparkContext._ensure_initialized(gateway=gateway_of(arguments, heard))
 
 
 def _submitted_master() -> str | None:
@@ -222,11 +241,18 @@ def _refuse_other_master(who: str, master: str | None, settings: Mapping[str, st
         )
 
 
-def context_settings(lanes: int, settings: Mapping[str, str], has_frames: bool = True) -> dict[str, str]:
-    """Return all settings of the context, with secrets in clear text: ours and the user's."""
+def arguments_of(settings: Mapping[str, str], has_frames: bool) -> dict[str, str]:
+    """Return the settings that the JVM gets on its command line: no secrets, because every user of the machine can list it."""
+    own = context_settings(None, settings, has_frames)
+    return {name: value for name, value in own.items() if not is_secret(name, value)}
+
+
+def context_settings(lanes: int | None, settings: Mapping[str, str], has_frames: bool = True) -> dict[str, str]:
+    """Return all settings of the context, with secrets in clear text: ours and the user's. `lanes` may not be known yet."""
     given = {name: value for name, value in revealed(settings).items() if name != "master"}
     options = "-XX:+UseParallelGC" if has_frames else "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    ours = {**_SETTINGS, "spark.sql.shuffle.partitions": str(lanes), "spark.driver.extraJavaOptions": options}
+    of_lanes = {} if lanes is None else {"spark.sql.shuffle.partitions": str(lanes)}
+    ours = {**_SETTINGS, **of_lanes, "spark.driver.extraJavaOptions": options}
     return {**ours, **(_ON_ONE_MACHINE if is_local(settings) else _ON_A_CLUSTER), **given}
 
 

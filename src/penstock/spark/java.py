@@ -56,7 +56,7 @@ def require_java_of_spark() -> None:
         return
     otherwise = "or set engine = local, which runs without Java"
     command = require_java("Spark", otherwise)
-    modules = re.search(r'^MODULES="([^"]*)"', _record(command), re.MULTILINE)
+    modules = re.search(r'^MODULES="([^"]*)"', record_of(command), re.MULTILINE)
     if modules is not None and _MODULE not in modules.group(1).split():
         cure = f"Install a complete Java {OLDEST} or later, on the path or at JAVA_HOME; {otherwise}."
         raise ConfigError(f"Spark needs the module {_MODULE}, which {command} lacks: it is a part of Java only. {cure}")
@@ -64,10 +64,10 @@ def require_java_of_spark() -> None:
 
 def _recorded_version(command: str) -> int | None:
     """Return the version that a JDK records: to start Java takes longer. None if it records none."""
-    return version_in(_record(command))
+    return version_in(record_of(command))
 
 
-def _record(command: str) -> str:
+def record_of(command: str) -> str:
     """Return the file in which a JDK says what it is, "" if there is none."""
     release = Path(command).resolve().parent.parent / "release"
     return release.read_text(encoding="utf-8") if release.is_file() else ""

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.engines.messages import for_tables
 from penstock.engines.output import LineReader
+from penstock.engines.sockets import for_tables
 
 Heard = Callable[[str], None]
 

@@ -31,7 +31,7 @@ LAKE := .parts/lake
 LAKE_READY := $(LAKE)/.ready
 CHROMIUM := .parts/chromium
 CHROMIUM_READY := $(CHROMIUM)/.ready
-ARCHIVE := $(CURDIR)/.parts/spark/classes.jsa
+SPARK_READY := .parts/spark/.ready
 PYRIGHT := .parts/pyright
 PYRIGHT_READY := $(PYRIGHT)/.ready
 QUIX := .parts/quix
@@ -52,7 +52,7 @@ help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  settable: PYTHON=$(PYTHON) SEED=$(SEED) CASES=$(CASES) RECORDS=<records of bench-lane>"
 
-setup: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(ARCHIVE) ## Bring all parts, pinned by hash; quick when nothing changed
+setup: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(SPARK_READY) ## Bring all parts, pinned by hash; quick when nothing changed
 
 $(VENV_READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -84,12 +84,13 @@ $(DEPLOY_TOOLS_READY): tools/deploy/go.mod tools/deploy/go.sum tools/deploy/deco
 	@tools/deploy/bring $(DEPLOY_TOOLS)
 	@touch $@
 
-# The classes of Spark's JVM: it starts in half the time. Measurements do without.
-$(ARCHIVE): $(VENV_READY) $(PARTS_READY) verification/harness/archive.py
-	@$(BIN)/python -m verification.harness.archive $@
+# The archive of the JVM's classes, which applications that run for long enough make by themselves: tests do not.
+$(SPARK_READY): $(VENV_READY)
+	@$(BIN)/python -m penstock.spark.archiving < /dev/null
+	@mkdir -p $(@D)
+	@touch $@
 
-test-jvm coverage on-spark integration chaos chaos-local cluster takeover sources evolution: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
-test-jvm coverage on-spark integration chaos chaos-local cluster takeover sources evolution: $(ARCHIVE)
+test-jvm coverage on-spark integration chaos chaos-local cluster takeover sources evolution: $(SPARK_READY)
 
 $(POSTGRES_READY): tools/postgres/bring
 	@tools/postgres/bring $(POSTGRES)

@@ -1,7 +1,4 @@
-"""The start to the first commit, from an archive of the JVM's classes, beside Kafka Streams with one of its own.
-
-In the first round each side writes its archive.
-"""
+"""The start to the first commit, from an archive of the JVM's classes, beside Kafka Streams with one of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from benchmarks.bench import Bench, in_turn
 from benchmarks.engine.group import Figures, Group, Round, Row, in_tasks
 from benchmarks.measurements import start
-from benchmarks.sides.application import Application
 from benchmarks.sides.job import Side
 from benchmarks.sides.kafka_streams import with_commits_every
 from benchmarks.sides.penstock import Penstock
@@ -20,18 +16,16 @@ NEW, ARCHIVED = "{}, new, s", "{}, archive, s"
 
 
 def measure(bench: Bench) -> Iterator[Round]:
-    """Start each side twice in each round: new, and again from its archive."""
+    """Start each side in each round: new, again, and from an archive."""
     with bench.broker() as broker:
         for number in range(bench.options.rounds):
             loaded = bench.load(broker, start.WORKLOAD)
             figures: dict[str, float] = {}
             for name in in_turn(list(SIDES), number):
-                side, archive = SIDES[name], bench.directory / f"{name.replace(' ', '-')}.jsa"
-                with bench.job(broker, side, "start", start.WORKLOAD.topology, loaded.sources) as job:
-                    figures[NEW.format(name)] = start.first_commit_s(broker, Application(side, job), 1)
-                    if not archive.exists():
-                        start.again_s(broker, side, job, start.WRITES_ARCHIVE.format(archive))
-                    figures[ARCHIVED.format(name)] = start.again_s(broker, side, job, start.READS_ARCHIVE.format(archive))
+                with bench.job(broker, SIDES[name], "start", start.WORKLOAD.topology, loaded.sources) as job:
+                    found = start.started(broker, SIDES[name], job)
+                figures[NEW.format(name)] = found["cold_s"]
+                figures[ARCHIVED.format(name)] = found["with_archive_s"]
             yield Round(figures, in_tasks(bench.report.ran_on["penstock"]))
 
 

@@ -11,6 +11,7 @@ from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
 from penstock.engines.output import LineReader
+from penstock.spark.archive import found_at, make_later, place_of, with_option
 
 Heard = Callable[[str], None]
 
@@ -38,6 +39,12 @@ def gateway_of(arguments: Mapping[str, str], heard: Heard) -> Any:
 def _started(arguments: Mapping[str, str], heard: Heard) -> Any:
     """Start a JVM; pass its standard error, which its workers share, to `heard`."""
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
-    conf = SparkConf(loadDefaults=False).setAll(list(arguments.items()))
+    place = place_of(arguments)
+    archive = None if place is None else found_at(place)
+    own = arguments if archive is None else with_option(arguments, f"-XX:SharedArchiveFile={archive}")
+    conf = SparkConf(loadDefaults=False).setAll(list(own.items()))
     with LineReader(heard) as writing:
-        return launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]  # pyspark types most, not this
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]  # pyspark types most, not this
+    if place is not None and archive is None:
+        make_later(place, arguments)
+    return gateway

@@ -42,6 +42,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launcher]:
     monkeypatch.setattr(jvm, "launch_gateway", made)
     monkeypatch.setattr(jvm, "_ahead", {})
     monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")  # no archives
     yield made
     made.may_start.set()
 

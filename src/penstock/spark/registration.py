@@ -61,6 +61,11 @@ class Registration:
         with self._changed:
             return {position: slot for position, (slot, _) in sorted(self._slots.items()) if not slot.is_lost}
 
+    def has_been(self, position: int) -> bool:
+        """Whether a slot has registered at a position, even if it is lost now."""
+        with self._changed:
+            return position in self._slots
+
     def wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until something is so, which may change with each slot that comes; return whether it is."""
         with self._changed:

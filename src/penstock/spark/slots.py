@@ -20,6 +20,9 @@ _log = logging.getLogger(__name__)
 _FIRST_S = 120.0
 """How long the first slot may take to register: its Python worker has to start and import."""
 
+_OTHERS_S = 10.0
+"""How long after the first one the others may take: they start at the same time. Then those that are there do without."""
+
 
 class SparkSlots:
     """Slots of this machine, in a context that starts in the background. `prepare` is called once in every slot."""
@@ -31,6 +34,7 @@ class SparkSlots:
         self._registration = Registration(packed(program, (program, prepare)), host=None)
         self._job: LaneJob | None = None
         self._failure: BaseException | None = None
+        self._first_at = 0.0
         self._is_closed = False
         self._lock = threading.Lock()
 
@@ -56,11 +60,19 @@ class SparkSlots:
             self._registration.wait_for(lambda: bool(self._registration.live) or self._problem is not None, 1.0)
             if self._problem is not None:
                 raise self._problem
+            if self._registration.live:
+                self._await_first(position % self.size)
             live = self._registration.live
             if live:
                 return live.get(position % self.size) or live[sorted(live)[position % len(live)]]
         cure = "Check the log of Spark's JVM, and that its Python can import penstock."
         raise ConfigError(f"No slot has registered within {_FIRST_S:g} s. {cure}")
+
+    def _await_first(self, position: int) -> None:
+        """Wait for a slot that has yet to come: otherwise the first one would restore all lanes, one after the other."""
+        self._first_at = self._first_at or time.monotonic()
+        left_s = self._first_at + _OTHERS_S - time.monotonic()
+        self._registration.wait_for(lambda: self._registration.has_been(position) or self._problem is not None, max(0.0, left_s))
 
     def turn(self, epoch: int) -> bool:
         """See `Slots.turn`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -68,6 +68,64 @@ def test_positions_have_their_own_slots_and_share_them(spark: Spark, slots: Spar
     assert one is not other
     assert slots.slot(2) is one
     assert slots.slot(3) is other
+
+
+class Come:
+    """Slots that have registered: a stand-in for the listener."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, str] = {}
+        self._changed = threading.Condition()
+
+    def add(self, position: int) -> None:
+        with self._changed:
+            self.live[position] = f"slot {position}"
+            self._changed.notify_all()
+
+    def has_been(self, position: int) -> bool:
+        return position in self.live
+
+    def wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(is_there, timeout_s)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+@pytest.fixture
+def come(spark: Spark) -> Iterator[tuple[Come, SparkSlots]]:
+    made = slots_of(spark)
+    made._registration.close()
+    registered: Any = Come()
+    made._registration = registered
+    spark.come()
+    yield registered, made
+    made.close()
+
+
+def test_a_lane_waits_for_its_own_slot_at_the_start(come: tuple[Come, SparkSlots]) -> None:
+    """Otherwise the slot that comes first restores all lanes, one after the other."""
+    registered, slots = come
+    found: dict[int, Any] = {}
+    asking = [threading.Thread(target=lambda at=at: found.update({at: slots.slot(at)})) for at in range(2)]
+    for thread in asking:
+        thread.start()
+    registered.add(1)
+    asking[1].join(PATIENCE_S)
+    asking[0].join(0.1)
+    assert found == {1: "slot 1"}
+    registered.add(0)
+    asking[0].join(PATIENCE_S)
+    assert found == {0: "slot 0", 1: "slot 1"}
+
+
+def test_but_not_for_long(come: tuple[Come, SparkSlots], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_OTHERS_S", 0.05)
+    registered, slots = come
+    registered.add(1)
+    found: Any = slots.slot(0)
+    assert found == "slot 1"
 
 
 def test_a_killed_task_is_replaced_by_another_process_while_others_go_on(spark: Spark, slots: SparkSlots) -> None:

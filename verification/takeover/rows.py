@@ -13,7 +13,6 @@ from verification.takeover.figures import Taken
 from verification.takeover.trial import FENCED, OnCluster, OnOneMachine, StandbyTrial
 
 SILENCE = "3s"
-LOCAL_ENGINE = {"PENSTOCK_ENGINE": "local"}
 UNPREPARED_EVERY = 5
 """One kill in so many comes while the standby is still starting; these have figures of their own."""
 
@@ -52,10 +51,11 @@ def silence(count: int, figures: Figures, trial: StandbyTrial) -> None:
     trial.finish()
 
 
-def local_rows(count: int, figures: Figures) -> list[Row]:
-    """All rows, on the local engine; `kills` has so many, the others fewer."""
-    normal, some = Conditions(settings=LOCAL_ENGINE), max(2, count // 5)
-    quiet = Conditions(settings={**LOCAL_ENGINE, "PENSTOCK_STANDBY_TIMEOUT": SILENCE}, exits=frozenset({FENCED}))
+def rows_on(engine: str, count: int, figures: Figures) -> list[Row]:
+    """All rows, on an engine of this machine; `kills` has so many, the others fewer."""
+    settings, some = {"PENSTOCK_ENGINE": engine}, max(2, count // 5)
+    normal = Conditions(settings=settings)
+    quiet = Conditions(settings={**settings, "PENSTOCK_STANDBY_TIMEOUT": SILENCE}, exits=frozenset({FENCED}))
     return [
         Row("kills", partial(kills, count, 1, figures), normal, trial=OnOneMachine),
         Row("kills-two-standbys", partial(kills, some, 2, figures), normal, trial=OnOneMachine),

@@ -29,8 +29,8 @@ from pyspark.find_spark_home import _find_spark_home
 from penstock.spark.java import java_command, record_of
 
 OPTIONS = "spark.driver.defaultJavaOptions"
-JVM_SETTINGS = (OPTIONS, "spark.driver.extraJavaOptions", "spark.driver.extraClassPath", "spark.driver.memory")
-"""What a JVM compares with its archive, or may."""
+JVM_SETTINGS = (OPTIONS, "spark.driver.extraJavaOptions", "spark.driver.extraClassPath")
+"""What a JVM compares with its archive, or may; one with a heap of 32 GB or more starts without."""
 
 _VARIABLES = (
     *("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),

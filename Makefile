@@ -225,7 +225,7 @@ cluster: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(CONNEC
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.cluster)
 	$(BIN)/python -m verification.cluster.summary
 
-takeover: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=cluster)
+takeover: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=spark, cluster)
 	$(BIN)/python -m verification.takeover --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(ENGINE),--engine $(ENGINE))
 
 scaling: $(VENV_READY) ## What a load needs, where each way to commit breaks, and a model of the last one with planted bugs (LOAD="--records 1e6 --keys 1e9")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import INVALID, Bench, Options
-from benchmarks.engine import one_machine, round_trips, scaling, standby, start, three_hosts
+from benchmarks.engine import one_machine, reading, round_trips, scaling, standby, start, three_hosts
 from benchmarks.engine.group import Group, Round, rows_of
 from benchmarks.report.report import Report, revision
 from penstock.errors import PenstockError
@@ -29,6 +29,7 @@ GROUPS: dict[str, Group] = {
     group.name: group
     for group in (
         round_trips.GROUP,
+        reading.GROUP,
         start.GROUP,
         one_machine.GROUP,
         three_hosts.GROUP,

@@ -55,6 +55,7 @@ class Inbox:
 
     def __init__(self, where: Path | str, key: bytes) -> None:
         self._key = key
+        self.address: Address
         self._listener, self.address = listening(where)
         self._number = -1
         self._parcels: dict[tuple[int, int, int], Batches] = {}

@@ -25,7 +25,7 @@ class SlotSide:
     """What a slot has for itself: its reader of topics, and its exchange with other slots once that is opened."""
 
     def __init__(self) -> None:
-        self.reader = ReadingSlot()
+        self.reader: ReadingSlot = ReadingSlot()
         self._exchange: tuple[Listen, Exchange] | None = None
 
     def listening(self, request: Listen) -> Exchange:

@@ -134,7 +134,8 @@ class Carrier:
     def _inbox(self, slot: Slot) -> Address:
         """Return the address of a slot's inbox, which is opened when rows are first exchanged."""
         if slot not in self._inboxes:
-            self._inboxes[slot] = decode_address(slot.ask(self._listen(slot)))
+            deadline = time.monotonic() + self._patience_s
+            self._inboxes[slot] = decode_address(slot.ask(self._listen(slot), deadline=deadline))
         return self._inboxes[slot]
 
     def _routed(self, epoch: Epoch, records: Batches) -> pa.Table:

@@ -23,6 +23,8 @@ from penstock.errors import StateError
 Batches = list[pa.RecordBatch]
 
 _HELLO_S = 10.0
+_ANSWER_S = 20.0
+"""How long an inbox may take to receive anything: only a suspended one does, whose host the driver has given up by then."""
 
 
 class RowsLostError(Exception):
@@ -159,6 +161,7 @@ class Exchange:
         try:
             if to not in self._open:
                 self._open[to] = connected(to, self._key)
+                self._open[to].settimeout(_ANSWER_S)
             connection = self._open[to]
             send(connection, Kind.ROWS, _encode(parcel))
             send_rows(connection, batches)

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engines.connections import connected
+from penstock.engines import exchange as module
+from penstock.engines.connections import connected, listening
 from penstock.engines.exchange import Exchange, Parcel, RowsLostError, Way
 from penstock.engines.messages import Kind, send
 from tests.unit.epochs.spread import KEY
@@ -108,6 +109,16 @@ def test_a_slot_that_has_ended_loses_the_rows_and_its_successor_gets_the_next(op
     successor = opened()
     assert one.hand_over(way(2, successor), 1, 0, {0: rows(2)}, most_bytes=0)
     assert numbers(successor.inbox.take(2, 1, 0, senders=1)) == [2]
+
+
+def test_an_inbox_that_does_not_answer_is_not_awaited_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process was suspended: its system still accepts connections."""
+    monkeypatch.setattr(module, "_ANSWER_S", 0.2)
+    listener, address = listening(tmp_path / "suspended")
+    one = Exchange(tmp_path / "one", b"")
+    with listener, pytest.raises(RowsLostError, match="timed out"):
+        one.hand_over(Way(0, (address,)), 1, 0, {0: rows(1)}, most_bytes=0)
+    one.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"\xc1", b"\x91\x01"])

@@ -238,7 +238,7 @@ browser: $(VENV_READY) $(CHROMIUM_READY) ## The dashboard in a real browser
 	$(BIN)/pytest --no-cov tests/browser
 
 screenshots: $(VENV_READY) $(PARTS_READY) $(CHROMIUM_READY) $(SITE_READY) ## The pictures of the documents: dashboard, terminal, notebook and site; every page of the site in a browser
-	$(BIN)/python -m verification.pictures --only dashboard terminal notebook
+	$(BIN)/python -m verification.pictures --only dashboard spark terminal notebook
 	@# The site has those pictures, so it is built between the two.
 	$(MAKE) --no-print-directory site
 	$(BIN)/python -m verification.pictures --only site

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.processes import ROOT
-from verification.pictures import built_site, dashboard, notebook, sessions
+from verification.pictures import built_site, dashboard, notebook, sessions, spark_ui
 
 IMAGES = ROOT / "docs" / "images"
 SITE = ROOT / "reports" / "site"
@@ -33,6 +33,7 @@ def _with_broker(pictures: Callable[[Broker, Path, Path], list[Path]]) -> Part:
 
 PARTS: dict[str, Part] = {
     "dashboard": _with_broker(dashboard.pictures),
+    "spark": _with_broker(spark_ui.pictures),
     "terminal": _with_broker(sessions.pictures),
     "notebook": _with_broker(notebook.pictures),
     "site": lambda into: built_site.pictures(SITE, into),

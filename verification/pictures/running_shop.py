@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +42,20 @@ _DISORDER_MS = 2_000
 
 
 @contextlib.contextmanager
-def running_shop(broker: Broker, directory: Path) -> Iterator[str]:
-    """Run the shop while the block runs, and yield the address of its admin server."""
+def running_shop(broker: Broker, directory: Path, *, engine: str = "local", arguments: Sequence[str] = ()) -> Iterator[str]:
+    """Run the shop while the block runs, and yield the address of its admin server; `arguments` are for its command."""
     servers, url = broker.bootstrap_servers, f"http://127.0.0.1:{admin_port()}"
     for topic in shop.TOPICS:
         topics.create(servers, topic, partitions=4)
     topics.produce(servers, shop.CUSTOMERS, customers())
     environment = {
         "PENSTOCK_BOOTSTRAP_SERVERS": servers,
-        "PENSTOCK_ENGINE": "local",
+        "PENSTOCK_ENGINE": engine,
         "PENSTOCK_STATE_DIR": str(directory / "state"),
         "PENSTOCK_ADMIN_ADDRESS": url.removeprefix("http://"),
         "PENSTOCK_EPOCH_INTERVAL": "500ms",  # longer than usual, so that the charts of the last 60 cover half a minute
     }
-    application = Application(directory / "shop", environment, COMMAND)
+    application = Application(directory / "shop", environment, (*COMMAND, *arguments))
     application.start()
     try:
         with Orders(servers):

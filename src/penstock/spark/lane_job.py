@@ -1,8 +1,9 @@
 """The lane job: the Spark job whose tasks are the slots of an application, as long as it runs.
 
 Its tasks are plain ones: if one is lost, Spark starts that one again, and the others never notice. The job is submitted again
-after a lease, so that Spark's UI has a history of jobs and what leaks is given back; and if it fails as a whole: somebody has
-cancelled it, or one of its tasks was lost too often.
+after a lease, so that what leaks is given back; and if it fails as a whole: somebody has cancelled it, or one of its tasks was
+lost too often. A job is named when it is submitted, before anybody knows what it will have done: that is the name of a second
+job, without tasks, which is submitted after it, so that Spark's UI and event log have a history.
 """
 
 from __future__ import annotations
@@ -92,9 +93,7 @@ class LaneJob:
         self._context.setLocalProperty("spark.scheduler.pool", POOL)  # of this thread alone, as the job group
         task = LaneTask(self._registration.address, self._registration.key)
         while not self._is_closing and self.failure is None:
-            since = "" if self._last_epoch is None else f", since epoch {self._last_epoch}"
-            about = f"penstock {self._title}: slots {self._positions[0]}-{self._positions[-1]}{since}"
-            self._context.setJobGroup(self._group, about, interruptOnCancel=False)
+            self._name_job("" if self._last_epoch is None else f", after epoch {self._last_epoch}")
             self._began = self._clock()
             try:
                 done = self._context.parallelize(self._positions, len(self._positions)).mapPartitions(task).collect()
@@ -108,7 +107,14 @@ class LaneJob:
         self.totals = added([self.totals, done])
         epochs = "no epoch" if self._first_epoch is None else f"epochs {self._first_epoch}-{self._last_epoch}"
         _log.info("the lane job of %s ended (%s): %s", self._title, epochs, done)
+        self._name_job(f", {epochs}: {done}")
+        self._context.emptyRDD().collect()  # starts no task
         self._first_epoch = None
+
+    def _name_job(self, what: str) -> None:
+        """Name the next job of this thread."""
+        about = f"penstock {self._title}: slots {self._positions[0]}-{self._positions[-1]}{what}"
+        self._context.setJobGroup(self._group, about, interruptOnCancel=False)
 
     def _lost(self, error: Exception) -> None:
         """Note that the job has failed; give it up if that happens too often."""

@@ -22,6 +22,7 @@ from pyspark import SparkContext
 
 from penstock import App, StreamsBuilder, Topology
 from penstock.runtime.application import RunningApplication
+from penstock.spark import lane_job
 from tests.jvm.runtime.test_life_cycle import ON_SPARK, run, started
 from verification.harness import topics
 from verification.harness.broker import Broker
@@ -157,6 +158,35 @@ def test_a_lane_job_that_is_cancelled_is_submitted_again(case: Case, caplog: pyt
             case.wait_until_read(SOON_S)
             wait_until("all slots", lambda: active_tasks() == SLOTS, START_S)
     assert caplog.text.count("is submitted again") == 2
+
+
+def test_leases_end_between_epochs_and_the_same_processes_take_them_up(
+    case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lane_job, "LEASE_S", 1.0)
+    with caplog.at_level(logging.INFO), case.running():
+        for _ in range(4):
+            case.send(MANY)
+            case.wait_until_read()
+            time.sleep(lane_job.LEASE_S)
+        wait_until("all slots", lambda: active_tasks() == SLOTS, START_S)
+        names = job_names()
+    assert len(case.processes()) == SLOTS
+    ended = re.findall(r"the lane job of \S+ ended (\(.*\): \d+ requests, (\d+) records.*)", caplog.text)
+    assert sum(int(records) for _, records in ended) == case.sent
+    about = f"penstock {case.id}: slots 0-{SLOTS - 1}"
+    history = [f"{about}, {done.replace('(', '').replace(')', '')}" for done, _ in ended]
+    assert len(history) > 2
+    assert [name for name in names if " requests, " in name] == history[:-1]  # that of the last one came when Spark ended
+    assert sum(name.startswith((f"{about}, after epoch", about)) for name in names) == len(names)
+
+
+def job_names() -> list[str]:
+    """What Spark's UI calls all jobs, the first one first."""
+    context = SparkContext._active_spark_context
+    assert context is not None
+    jobs = context._jsc.sc().statusStore().jobsList(None)
+    return [jobs.apply(at).description().get() for at in reversed(range(jobs.size()))]
 
 
 COUNTS = """

@@ -28,6 +28,8 @@ class Driver:
         self.now = 1_000.0
         self.runs: list[range] = []
         self.abouts: list[str] = []
+        self.history: list[str] = []
+        """The names of jobs without tasks."""
         self.groups: list[str] = []
         self.properties: dict[str, str] = {}
         self.closed: list[range] = []
@@ -58,6 +60,9 @@ class Driver:
     def parallelize(self, positions: range, tasks: int) -> Any:
         assert tasks == len(positions)
         return SimpleNamespace(mapPartitions=lambda task: SimpleNamespace(collect=lambda: self._run(positions, task)))
+
+    def emptyRDD(self) -> Any:
+        return SimpleNamespace(collect=lambda: self.history.append(self.abouts.pop()))
 
     def close_slots(self, positions: range) -> None:
         self.closed.append(positions)
@@ -129,6 +134,8 @@ def test_closing_lets_its_tasks_end(driver: Driver, job: LaneJob, caplog: pytest
     assert (driver.closed, driver.cancelled, len(driver.runs)) == ([range(2, 5)], [], 1)
     assert job.totals == Totals(3, 30, 15, 300, 7 << 20)
     assert "the lane job of app ended (epochs 7-9): 3 requests, 30 records" in caplog.text
+    done = "3 requests, 30 records, 15 rows, 300 bytes, at most 7 MiB in a slot"
+    assert driver.history == [f"penstock app: slots 2-4, epochs 7-9: {done}"]
 
 
 def test_a_job_that_goes_on_although_it_is_closed_is_cancelled(
@@ -167,9 +174,9 @@ def test_after_a_failure_it_is_submitted_again_and_old_slots_are_closed(
     driver.fail(RuntimeError("  Job 3 cancelled by somebody\n"))
     runs(driver, 2)
     assert driver.closed == [range(2, 5)]
-    assert driver.abouts[-1] == "penstock app: slots 2-4, since epoch 7"
+    assert driver.abouts[-1] == "penstock app: slots 2-4, after epoch 7"
     assert "has failed, and is submitted again: Job 3 cancelled by somebody" in caplog.text
-    assert (job.failure, driver.notices) == (None, 0)
+    assert (job.failure, driver.notices, driver.history) == (None, 0, [])
 
 
 def test_a_failure_while_it_is_closed_is_none(driver: Driver, job: LaneJob, caplog: pytest.LogCaptureFixture) -> None:
@@ -216,5 +223,7 @@ def test_a_lease_is_over_after_a_while(driver: Driver, job: LaneJob, caplog: pyt
     assert not job.turn(43)
     assert driver.closed == [range(2, 5)]
     assert "ended (epochs 41-42)" in caplog.text
+    assert [about.partition(": 3 requests")[0] for about in driver.history] == ["penstock app: slots 2-4, epochs 41-42"]
+    assert driver.abouts == ["penstock app: slots 2-4", "penstock app: slots 2-4, after epoch 42"]
     job.close()
     assert job.totals == Totals(6, 60, 30, 600, 7 << 20)

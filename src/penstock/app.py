@@ -107,7 +107,7 @@ class App:
     def _start(
         self, config: Config, until: str | Mapping[tuple[str, int], int] | None, listeners: tuple[Listener, ...] = ()
     ) -> RunningApplication:
-        # Imported here, so that tests of a topology do not load Spark and the Kafka client, and workers start meanwhile.
+        # Imported here, so that tests of a topology do not load Spark and the Kafka client, and slots start meanwhile.
         from penstock.telemetry import logs  # noqa: PLC0415
 
         if config.standby and until is not None:

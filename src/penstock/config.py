@@ -67,17 +67,18 @@ class Config:
         schema_registry: How to reach the schema registry, by Confluent's names: `url`, `basic.auth.user.info` or
             `bearer.auth.token`, `ssl.ca.location` and others (docs/schema-registry.md), with references as in `kafka`.
         guarantee: Exactly once, or at least once.
-        lanes: How many lanes share the work, at most one per shard; by default, one per core.
+        lanes: How many lanes share the work, at most one per shard; by default, one per core. On a cluster it
+            must be set.
         shards: How many shards the keys are divided into: the largest number of lanes ever possible. Fixed at the first start;
-            by default 4 for each lane, and at least 8.
-        epoch_interval_ms: How long an epoch waits for records; the setting is `epoch_interval`, a duration. By default 100 ms,
-            and 50 ms with the local engine.
+            by default 4 for each lane, at least 8, and on a cluster at least 256.
+        epoch_interval_ms: The minimum time between the starts of two epochs; the setting is `epoch_interval`, a duration. By
+            default 100 ms, and 50 ms with the local engine.
         max_epoch_records: The most records of an epoch.
         max_epoch_bytes: About how many bytes of records an epoch may read, and how many bytes of results it may have; by default,
             an eighth of Spark's memory (`spark.driver.memory`), or less on a small machine.
         engine: `spark`: lanes run in tasks of Spark, on this machine or on a cluster; or `local`: in processes of the
             application, without Java.
-        small_epoch_records: An epoch of at most this many records runs in one task.
+        small_epoch_records: On one machine, an epoch of at most this many records runs in one slot.
         large_backlog_records: When more records than this wait, slots read them for themselves, each its share of the partitions.
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.

@@ -36,7 +36,7 @@ Ranges = Mapping[Partition, tuple[int, int]]
 NO_HEADERS: Headers = ()
 NO_TIMESTAMP = -1
 LAST_TIMESTAMP = (2**63 - 1) // 1000
-"""The latest timestamp that Spark's microseconds can represent. Kafka accepts later ones, which are in another unit."""
+"""The latest timestamp that is accepted: later ones, which Kafka stores, are in another unit."""
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _OF_KAFKA = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
 

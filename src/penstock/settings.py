@@ -175,7 +175,7 @@ def check_kafka(kafka: Mapping[str, str], is_exactly_once: bool) -> None:
 
 
 def _is_https(url: str) -> bool:
-    """Whether credentials may be sent to a URL. It must not contain the separators of Java's list of allowed URLs."""
+    """Whether credentials may be sent to a URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme == "https" and bool(parts.hostname) and not re.search(r"[\s,@\"'\\]", url)

@@ -101,7 +101,7 @@ def _memory(meminfo: Path) -> Iterator[Finding]:
     if found is not None:
         free = int(found.group(1)) << 10
         text = f"{free / 2**30:.1f} GiB available"
-        cure = "Spark needs about 1 GiB and each lane some hundred MiB: use fewer lanes, or smaller epochs (max_epoch_records)"
+        cure = "each lane needs some hundred MiB, and Spark 1 GiB: use fewer lanes, or smaller epochs (max_epoch_records)"
         yield ok("memory", text) if free >= _FREE_MEMORY else warn("memory", text, cure)
 
 

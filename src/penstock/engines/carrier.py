@@ -1,7 +1,7 @@
 """`Carrier`: carries requests to slots in parallel, and the steps of an epoch one after the other.
 
 Between two steps of an epoch that the driver has read, it divides the rows among the lanes. If slots read for themselves, they
-also exchange rows among themselves, and only those of the last step pass the driver.
+also exchange rows among themselves, and only those of the last step pass the driver, or none if slots have an `Ending` for them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+from functools import partial
+from itertools import count, zip_longest
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from penstock.engines.connections import Address
 from penstock.engines.exchange import Way
-from penstock.engines.exchanging import Exchanging, Listen, decode_address
+from penstock.engines.exchanging import Ending, Exchanging, Listen, Sending, decode_address
 from penstock.engines.messages import unpacked
 from penstock.engines.parts import by_lane, collected
 from penstock.engines.port import Batches, SlotLostError, TaskFailedError
@@ -31,7 +32,7 @@ from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import Restored
 from penstock.epochs.routes import on_shards
 from penstock.epochs.walk import Act, walk_of
-from penstock.epochs.wire import out
+from penstock.epochs.wire import OUT, out
 
 _walks = count()
 """The numbers of walks whose rows slots exchange: a later one has a higher number, by which a slot knows rows that come late."""
@@ -87,8 +88,15 @@ class Carrier:
 
         return self._all(done, requests)
 
-    def take_steps(self, epoch: Epoch, records: Batches, position_of: Sequence[int], entering: Sequence[int]) -> pa.Table:
-        """Take the steps of an epoch; return the rows of the last one.
+    def take_steps(
+        self,
+        epoch: Epoch,
+        records: Batches,
+        position_of: Sequence[int],
+        entering: Sequence[int],
+        ending: Ending | None = None,
+    ) -> pa.Table:
+        """Take the steps of an epoch; return the rows of the last one, or what an `ending` leaves of them.
 
         `position_of` is the position of each lane's slot; records enter at the slots at `entering`.
         """
@@ -104,10 +112,25 @@ class Carrier:
                 for number, (position, part) in enumerate(zip(positions, parts, strict=True))
             ]
             rows = collected(self.run(errands), step.schema)
-        return rows
+        if ending is None:
+            return rows
+        parts_of_lanes = ending.sending(epoch).divide(self._program, rows)
+
+        def carried(request: RowsRequest) -> pa.Table:
+            errands = [
+                Errand(position, request, part.to_batches()) for position, part in zip(position_of, parts_of_lanes, strict=True)
+            ]
+            return collected(self.run(errands), OUT)
+
+        return ending.finish(carried)
 
     def take_steps_in_slots(
-        self, epoch: Epoch, reading: Reading, position_of: Sequence[int], entering: Sequence[int]
+        self,
+        epoch: Epoch,
+        reading: Reading,
+        position_of: Sequence[int],
+        entering: Sequence[int],
+        ending: Ending | None = None,
     ) -> pa.Table:
         """As `take_steps`, but the slots at `entering` read the records, and all slots exchange rows among themselves."""
         walk = walk_of(self._program, has_entry=True)
@@ -115,17 +138,27 @@ class Carrier:
         slots = {position: self._slot(position) for position in {*entering, *position_of}}  # the same ones in all steps
         inboxes = {position: self._inbox(slot) for position, slot in slots.items()}
         way = Way(next(_walks), tuple(inboxes[position] for position in position_of))
-        rows, senders = pa.table({}), 0
-        for at, step in enumerate(walk):
-            positions = entering if step.act is Act.ENTER else position_of
+
+        def carried(at: int, request_of: Callable[[int], RowsRequest], sending: Sending | None) -> list[list[pa.RecordBatch]]:
+            positions = position_of if at else entering
+            senders = len(position_of) if at > 1 else at * len(entering)  # the first step is that of records that enter
             errands = [
-                Errand(position, Exchanging(RunStep(epoch, step, task), way, at, senders, shares[task] if not at else None))
-                for task, position in enumerate(positions)
+                Errand(position, Exchanging(request_of(task), epoch, way, at, task, senders, sending, share))
+                for task, (position, share) in enumerate(zip_longest(positions, () if at else shares))
             ]
-            rows, senders = collected(self._run(errands, slots.__getitem__), step.schema), len(positions)
-            if rows.num_rows and not step.is_last:  # a task is above its limit
+            return self._run(errands, slots.__getitem__)
+
+        rows = pa.table({})
+        for at, step in enumerate(walk):
+            sending: Sending | None = Sending(by_lane, step.schema, epoch.most_bytes)
+            if step.is_last:
+                sending = None if ending is None else ending.sending(epoch)
+            rows = collected(carried(at, partial(RunStep, epoch, step), sending), step.schema)
+            if rows.num_rows and sending is not None:  # a task is above its limit
                 return out(rows)
-        return rows
+        if ending is None:
+            return rows
+        return ending.finish(lambda request: collected(carried(len(walk), lambda task: request, None), OUT))
 
     def close(self) -> None:
         """End the threads; those that wait for an answer end with their slots."""

@@ -7,18 +7,20 @@ import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
 from penstock.engines.connections import Address
 from penstock.engines.exchange import Exchange, RowsLostError, Way
-from penstock.engines.parts import by_lane
 from penstock.engines.reading import Reading, ReadingSlot
-from penstock.engines.requests import Batches, RunStep
+from penstock.engines.requests import Batches, RowsRequest
 from penstock.epochs.bounds import Measured, measure_row, measured_in
-from penstock.epochs.program import Program
-from penstock.epochs.wire import WIRE
+from penstock.epochs.program import Epoch, Program
+
+Divide = Callable[[Program, pa.Table], list[pa.Table]]
+"""Divides rows among the lanes to whose slots they go."""
 
 
 class SlotSide:
@@ -56,16 +58,39 @@ class SlotSide:
 
 
 @dataclass(frozen=True)
-class Exchanging:
-    """Run a step whose rows come from other slots, and go to others. It is step `at` of its walk; `senders` ran the one before.
+class Sending:
+    """How the rows of a request, which have this `schema`, are sent to slots. A lane may get `most_bytes`; 0 for any number."""
 
-    In the first step, the slot reads its share of the records itself.
+    divide: Divide
+    schema: pa.Schema
+    most_bytes: int
+
+
+class Ending(Protocol):
+    """What slots do with the rows of the last step, instead of returning all of them to the driver."""
+
+    def sending(self, epoch: Epoch) -> Sending:
+        """Return how these rows are divided among the slots."""
+
+    def finish(self, carry: Callable[[RowsRequest], pa.Table]) -> pa.Table:
+        """Let `carry` bring a request to all slots when they have these rows; return the rows that are left."""
+
+
+@dataclass(frozen=True)
+class Exchanging:
+    """A request whose rows come from other slots, and may go to others: number `at` of its walk, for one of its tasks.
+
+    `senders` ran the one before. In the first one, the slot reads its share of the records itself. Without `sending`, the rows go
+    to the driver.
     """
 
-    step: RunStep
+    request: RowsRequest
+    epoch: Epoch
     way: Way
     at: int
+    task: int
     senders: int
+    sending: Sending | None = None
     reading: Reading | None = None
 
     @property
@@ -76,25 +101,27 @@ class Exchanging:
     def received(self, slot: SlotSide) -> Batches:
         """Return what this slot has read, or what was sent to its lane."""
         if self.reading is not None:
-            return slot.reader.records(self.step.epoch, self.reading)
-        return slot.exchange.inbox.take(self.way.number, self.at, self.step.task, self.senders)
+            return slot.reader.records(self.epoch, self.reading)
+        return slot.exchange.inbox.take(self.way.number, self.at, self.task, self.senders)
 
     def run(self, program: Program, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Run the step."""
-        return self.step.run(program, batches)
+        """Run the request."""
+        return self.request.run(program, batches)
 
     def sent(self, slot: SlotSide, program: Program, rows: Batches) -> Batches:
-        """Send rows to the slots of their lanes. Return those for the driver: of the last step, or why there are too many."""
-        if self.step.step.is_last:
+        """Send rows to the slots of their lanes. Return those for the driver: all, or why there are too many."""
+        sending = self.sending
+        if sending is None:
             return rows
-        table, epoch = pa.Table.from_batches(rows, WIRE), self.step.epoch
+        table = pa.Table.from_batches(rows, sending.schema)
         over = [measured for measured in measured_in(table) if measured.too_large]
         if not over:
-            parts = {lane: part.to_batches() for lane, part in enumerate(by_lane(program, table))}
-            if slot.exchange.hand_over(self.way, self.at + 1, self.step.task, parts, epoch.most_bytes):
+            parts = {lane: part.to_batches() for lane, part in enumerate(sending.divide(program, table))}
+            if slot.exchange.hand_over(self.way, self.at + 1, self.task, parts, sending.most_bytes):
                 return []
-            over = [Measured(too_large=f"The rows for a lane have more than {epoch.most_bytes} bytes, which is the limit.")]
-        return [batch for measured in over for batch in measure_row(measured).to_batches()]
+            over = [Measured(too_large=f"The rows for a lane have more than {sending.most_bytes} bytes, which is the limit.")]
+        names = sending.schema.names
+        return [batch for measured in over for batch in measure_row(measured).select(names).to_batches()]
 
 
 @dataclass(frozen=True)

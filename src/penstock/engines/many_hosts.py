@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from penstock.engines.carrier import Carrier, Errand
-from penstock.engines.exchanging import Listen
+from penstock.engines.exchanging import Ending, Listen
 from penstock.engines.parts import collected
 from penstock.engines.port import Batches, OnProgress, SlotLostError, Whereabouts
 from penstock.engines.reading import Reading
@@ -31,9 +31,6 @@ from penstock.epochs.wire import OUT, in_order_of_causes
 from penstock.errors import LaneMovedError
 from penstock.lane_servers.client import Address, end_servers
 from penstock.lane_servers.protocol import Located
-
-if TYPE_CHECKING:
-    from penstock.engines.writing import WriteStage  # loads another Kafka client
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +51,7 @@ class SpreadSlots(Slots, Protocol):
 class ManyHosts:
     """Runs a program on slots of several hosts. A request may take `patience_s`.
 
-    `global_topics` returns what each host reads into its global tables, `write_stage` how executors write, if they do.
+    `global_topics` returns what each host reads into its global tables, `ending` how executors write, if they do.
     """
 
     def __init__(
@@ -63,13 +60,13 @@ class ManyHosts:
         slots: SpreadSlots,
         patience_s: float,
         global_topics: Callable[[], GlobalTopics | None],
-        write_stage: Callable[[], WriteStage | None],
+        ending: Callable[[], Ending | None],
     ) -> None:
         self._program = program
         self._slots = slots
         self._carrier = Carrier(program, slots.slot, patience_s, lambda slot: Listen(slot.host, program.server_key))
         self._global_topics = global_topics
-        self._write_stage = write_stage
+        self._ending = ending
         self._hosts: tuple[str, ...] = ()
         self._positions: list[int] = []
         self._entering: list[int] = []
@@ -112,26 +109,21 @@ class ManyHosts:
 
     def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
         """See `Engine.run`: no slot has all lanes, so that even a small epoch takes all steps."""
-        return self._written(epoch, lambda prepared: self._carrier.take_steps(prepared, records, self._positions, self._entering))
+        take = self._carrier.take_steps
+        return self._taken(epoch, lambda prepared, ending: take(prepared, records, self._positions, self._entering, ending))
 
     def read(self, epoch: Epoch, reading: Reading) -> pa.Table:
         """See `Engine.read`."""
-        return self._written(
-            epoch,
-            lambda prepared: self._carrier.take_steps_in_slots(prepared, reading, self._positions, self._entering),
-        )
+        take = self._carrier.take_steps_in_slots
+        return self._taken(epoch, lambda prepared, ending: take(prepared, reading, self._positions, self._entering, ending))
 
-    def _written(self, epoch: Epoch, take_steps: Callable[[Epoch], pa.Table]) -> pa.Table:
+    def _taken(self, epoch: Epoch, take: Callable[[Epoch, Ending | None], pa.Table]) -> pa.Table:
         """Take the steps of an epoch; if executors write, return only what they leave."""
-        epoch = self._prepared(epoch)
+        prepared = self._prepared(epoch)
         try:
-            rows = take_steps(epoch)
-            stage = self._write_stage()
-            if stage is not None:
-                rows = stage.write(self._carrier, epoch, rows, self._positions)
+            return in_order_of_causes(take(prepared, self._ending()))
         except SlotLostError as error:
             raise LaneMovedError(str(error)) from error
-        return in_order_of_causes(rows)
 
     def roll_back(self, epoch: Epoch) -> None:
         """See `Engine.roll_back`: each store notes the attempt, and refuses earlier ones."""

@@ -75,4 +75,4 @@ class LineReader:
         try:
             self._heard(line)
         except Exception:  # if reading stopped, the other process would block as soon as the pipe is full
-            _log.exception("cannot pass on a line of Spark's output")
+            _log.exception("cannot pass on a line of a slot's or of Spark's output")

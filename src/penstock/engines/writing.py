@@ -7,17 +7,18 @@ dead letters, rows for topics that records choose, and reports.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.config import Config
-from penstock.engines.carrier import Carrier, Errand
-from penstock.engines.parts import collected, divided
-from penstock.engines.port import Batches
+from penstock.engines.exchanging import Sending
+from penstock.engines.parts import divided
+from penstock.engines.requests import Batches, RowsRequest
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, Control, Kind, arrived, control_row, decode_control, in_order_of_causes, out
 from penstock.errors import FencedError
@@ -51,7 +52,7 @@ class WriteRows:
 
 
 class WriteStage:
-    """The last stage of epochs, in which executors write. `limits` are the size limits of topics."""
+    """The ending of epochs whose rows executors write. `limits` are the size limits of topics."""
 
     def __init__(self, program: Program, transactions: Transactions, writing: Writing, limits: Mapping[str, int]) -> None:
         self._program = program
@@ -59,23 +60,25 @@ class WriteStage:
         self._writing = writing
         self._limits = dict(limits)
 
-    def write(self, carrier: Carrier, epoch: Epoch, rows: pa.Table, position_of: Sequence[int]) -> pa.Table:
-        """Begin a transaction, and write an epoch's rows in it; return those that the driver has to write, and reports.
+    def sending(self, epoch: Epoch) -> Sending:
+        """See `Ending.sending`. All rows may go to one slot: tasks have limited them."""
+        return Sending(partial(by_writer, partitions=epoch.partitions or {}), OUT, most_bytes=0)
 
-        `position_of` is the position of each lane's slot.
-        """
-        program = self._program
+    def finish(self, carry: Callable[[RowsRequest], pa.Table]) -> pa.Table:
+        """See `Ending.finish`: begin a transaction, and write in it; rows that the driver has to write are left, and reports."""
         request = WriteRows(self._transactions.begin(), self._writing, self._limits)
-        batches = (with_partitions(batch, program.topics, epoch.partitions or {}) for batch in rows.to_batches())
-        placed = pa.Table.from_batches(batches, OUT)
-        parts = divided(placed, _writing_lanes(program, placed), program.lanes)
-        errands = [Errand(at, request, part.to_batches()) for at, part in zip(position_of, parts, strict=True)]
         try:
-            table = collected(carrier.run(errands), OUT)
+            table = carry(request)
         except FencedError as error:
             raise self._transactions.explained(error) from error
-        self._transactions.wrote(written_in(table, program.topics))
+        self._transactions.wrote(written_in(table, self._program.topics))
         return table
+
+
+def by_writer(program: Program, rows: pa.Table, partitions: Mapping[str, int]) -> list[pa.Table]:
+    """Return the rows that the slot of each lane writes; `partitions` are counts by topic."""
+    placed = pa.Table.from_batches((with_partitions(batch, program.topics, partitions) for batch in rows.to_batches()), OUT)
+    return divided(placed, _writing_lanes(program, placed), program.lanes)
 
 
 def shared_publisher(config: Config, program: Program, limits: Mapping[str, int]) -> tuple[SharedPublisher, WriteStage]:

@@ -1,6 +1,6 @@
 """Limits the input and the output of an epoch's tasks, measured per batch, never per record.
 
-A task above its limit does not fail, because Spark would retry it four times: it returns a single row that says so.
+A task above its limit does not fail: it returns a single row that says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.epochs.program import Epoch
 from penstock.epochs.wire import Kind, wire
 
 BATCH_BYTES = 16 << 20
-"""The size of batches between Python and the JVM, which holds several of them in direct memory."""
+"""The size of the batches that a task yields."""
 
 Sizes = dict[int, tuple[int, int]]
 """Records and their bytes, by origin."""
@@ -75,7 +75,7 @@ def bounded(
 
 
 def in_pieces(table: pa.Table, size: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches of about `size` bytes: Spark holds whole batches in memory, more than once."""
+    """Yield the rows in batches of about `size` bytes."""
     for batch in table.to_batches():
         rows = max(1, size * batch.num_rows // max(batch.nbytes, 1))
         if batch.num_rows <= rows:

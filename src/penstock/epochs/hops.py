@@ -1,6 +1,6 @@
 """The hops of an epoch: from the topics to the first lanes, and from stage to stage; each takes a table and returns one.
 
-They run in Spark tasks, one hop per Python call with shuffles in between, or one after the other in a single process.
+They run in slots, one hop per request, or one after the other in a single process.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ INPUT = pa.schema(
 """Records as read from topics: the source and the origin by their codes, the rest as in Kafka."""
 
 ROUTED_INPUT = pa.schema([*INPUT, pa.field("shard", pa.int32())])
-"""The same with the shard of each record, if Spark has computed it."""
+"""The same with the shard of each record, if it is known already."""
 
 _WIRE_NAME = {"source": "name"}
 

@@ -39,7 +39,7 @@ def _told(program: Program, error: Exception) -> str:
             name = _variable(node.operator) if isinstance(node, ProcessorNode) else None
             what = "what its functions refer to" if name is None else f"{name}, to which its function refers,"
             return f"{node.name} runs in other processes, but {what} cannot be pickled: {why} ({node.line}). {_CURE}."
-    return f"The application cannot be sent to its worker processes: {error}. {_CURE}."
+    return f"The application cannot be sent to its slots: {error}. {_CURE}."
 
 
 def _reason(value: object) -> Exception | None:

@@ -205,7 +205,7 @@ def has_lanes(program: Program) -> bool:
 def _is_routed_by_value(node: Node) -> bool:
     if not isinstance(node, SourceNode) or node.internal:
         return False
-    return not (node.key.is_canonical or isinstance(node.key, String))  # Spark can find bytes that are not UTF-8
+    return not (node.key.is_canonical or isinstance(node.key, String))  # text is decoded only if its bytes are not UTF-8
 
 
 def _routing_key(program: Program, store: str) -> Any:

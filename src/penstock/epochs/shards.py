@@ -10,7 +10,7 @@ import zlib
 
 
 def shard_of(key: bytes, shards: int) -> int:
-    """Return the shard of a key; the same as Spark's `pmod(crc32(key), shards)`."""
+    """Return the shard of a key."""
     return zlib.crc32(key) % shards
 
 

@@ -1,4 +1,4 @@
-"""Rows between hops, and rows out: an epoch's records as Arrow tables on their way through Spark."""
+"""Rows between hops, and rows out: an epoch's records as Arrow tables on their way between slots and the driver."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _array(column: Any, kind: pa.DataType, rows: int) -> Any:
 
 
 def arrived(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Return Spark's batches as a table of a schema: Spark uses other field names inside lists, and other nulls."""
+    """Return batches as a table of a schema."""
     if not batches:
         return schema.empty_table()
     table = pa.Table.from_batches(batches)

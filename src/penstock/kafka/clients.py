@@ -83,7 +83,7 @@ def consumer_settings(config: Config, group_id: str) -> dict[str, Any]:
 
 
 def input_settings(config: Config, group_id: str) -> dict[str, Any]:
-    """Settings of the consumer that reads the source topics."""
+    """Settings of the consumers that read the source topics."""
     isolation = {} if config.guarantee is Guarantee.EXACTLY_ONCE else {"isolation.level": "read_uncommitted"}
     return {**_INPUT_CONSUMER, **isolation, **_shared(config), **_only_for("main.consumer.", config), "group.id": group_id}
 

@@ -1,4 +1,4 @@
-"""Reads complete records from given positions to given ends: for global tables, dead letters, and what Spark cannot read."""
+"""Reads complete records from given positions to given ends: for global tables, dead letters, savepoints and renames."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Attempts:
             rows = self._carried(replace(epoch, most_bytes=0), self._jobs.tick)
             self._learn(epoch, 0, measured_in(rows))
         except EpochTooLargeError as error:
-            cure = "Increase Spark's memory (spark.driver.memory) or epoch_timeout."
+            cure = "Give the machine or container more memory, or raise epoch_timeout."
             raise EpochTooLargeError(
                 f"Epoch {epoch.number} is too large, although it has no records: {error}\n  {cure}"
             ) from error

@@ -314,7 +314,7 @@ class Epochs:
         """Let an epoch be committed after those before it, and wait until no more than `in_flight` are not."""
         faults.point("epoch.after_job")
         self._journal.job_ended(epoch.number)
-        tables = [table, *self._others.other_rows()]  # not concatenated: Spark uses other field names inside lists
+        tables = [table, *self._others.other_rows()]
         feedback = Feedback.found_in(tables)
         self._agenda.update(feedback)
         before = self.taken

@@ -20,7 +20,7 @@ from penstock.topology import SourceNode
 _log = logging.getLogger(__name__)
 
 CURE = (
-    "Increase Spark's memory (spark.driver.memory) or epoch_timeout, produce less output per record, or set a handler of "
+    "Give the machine or container more memory, raise epoch_timeout, produce less output per record, or set a handler of "
     "processing errors that skips the record."
 )
 

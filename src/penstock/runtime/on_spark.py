@@ -30,5 +30,5 @@ def spark_engine(program: Program, tasks: TaskSetUp, spark: Spark) -> tuple[Engi
         engine = OneHost(program, SparkSlots(program, tasks.prepare, spark), tasks.patience_s, "spark", "Spark tasks")
         return engine, SparkWork(spark, program, tasks.prepare, None)
     slots = ClusterSlots(program, tasks.prepare, spark)
-    hosts = ManyHosts(program, slots, tasks.patience_s, tasks.global_topics, tasks.write_stage)
+    hosts = ManyHosts(program, slots, tasks.patience_s, tasks.global_topics, tasks.ending)
     return hosts, SparkWork(spark, program, tasks.prepare, hosts.located)

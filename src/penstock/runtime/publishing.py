@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from penstock.config import Config
+from penstock.engines.exchanging import Ending
 from penstock.epochs.program import Program
 from penstock.kafka.clients import largest_record
 from penstock.kafka.publishers import Publisher, publisher_of
 from penstock.kafka.statistics import OnStatistics
 from penstock.kafka.topics import Topic
-
-if TYPE_CHECKING:
-    from penstock.engines.writing import WriteStage
 
 
 def new_publisher(
@@ -22,8 +19,8 @@ def new_publisher(
     written: Mapping[str, Topic],
     sizes: Sequence[int],
     on_statistics: OnStatistics,
-) -> tuple[Publisher, WriteStage | None]:
-    """Return the publisher, and the stage in which executors write, if they do.
+) -> tuple[Publisher, Ending | None]:
+    """Return the publisher, and how executors write, if they do.
 
     `written` are the topics that it writes to, `sizes` the size limits of records.
     """

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from penstock.engines.exchanging import Ending
 from penstock.epochs.program import GlobalTopics
-
-if TYPE_CHECKING:
-    from penstock.engines.writing import WriteStage  # loads another Kafka client
 
 
 class TaskSetUp(NamedTuple):
     """What engines need beside the program: `prepare` is called once in every slot; a request may take `patience_s`.
 
-    On a cluster, `global_topics` returns what each host reads into its global tables, and `write_stage` how executors write.
+    On a cluster, `global_topics` returns what each host reads into its global tables, and `ending` how executors write.
     """
 
     prepare: Callable[[], None]
     patience_s: float
     global_topics: Callable[[], GlobalTopics | None] = lambda: None
-    write_stage: Callable[[], WriteStage | None] = lambda: None
+    ending: Callable[[], Ending | None] = lambda: None

@@ -22,7 +22,7 @@ LOOK_EVERY_S = 5.0
 """How often the lanes' topic is read while waiting, so that little of it is left to read when it matters."""
 
 WARM_EVERY_S = 30.0
-"""How often processes are used while waiting. Spark ends Python workers that have been idle for a minute."""
+"""How often slots are asked while waiting whether they have loaded the program: one that was lost loads it again."""
 
 
 class Announced(Protocol):

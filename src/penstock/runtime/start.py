@@ -20,6 +20,7 @@ from structlog.contextvars import bound_contextvars
 
 from penstock.barrier import Barrier
 from penstock.config import Config
+from penstock.engines.exchanging import Ending
 from penstock.engines.port import Engine
 from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.home import Home
@@ -76,8 +77,6 @@ from penstock.topology import Topology
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-    from penstock.engines.writing import WriteStage  # loads another Kafka client
-
 _log = logging.getLogger(__name__)
 
 _LOOK_MS = 10_000
@@ -113,7 +112,7 @@ class Start:
 
     _epochs: Epochs
     _tables: GlobalTables | None = None
-    _write_stage: WriteStage | None = None
+    _ending: Ending | None = None
 
     def __init__(
         self, application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, recorder: Recorder
@@ -143,7 +142,7 @@ class Start:
         self._config = settled(self._id, self._config, topics)
         self._program = program_of(self._id, self._topology, self._handlers, self._config, self._program.incarnation)
         prepare = logs.worker_set_up(self._config, self.labels)
-        tasks = TaskSetUp(prepare, self._patience_s, self._global_topics, lambda: self._write_stage)
+        tasks = TaskSetUp(prepare, self._patience_s, self._global_topics, lambda: self._ending)
         hosting = hosts.host(self._program, tasks)
         self.closers.append(hosting.close)
         hosting.engine.start()
@@ -338,7 +337,7 @@ class Start:
         config = self._config
         target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
         size = EpochSize(config.max_epoch_records, self._most_bytes, target_s)
-        in_flight = 0 if config.executors_write else config.epochs_in_flight  # the transaction is open while the epoch runs
+        in_flight = 0 if config.executors_write else config.epochs_in_flight  # a transactional id has one transaction at a time
         return Bounds(config.small_epoch_records, size, limits, in_flight, take)
 
     @property
@@ -348,7 +347,7 @@ class Start:
     def _publisher(self, sizes: Sequence[int], written: Mapping[str, Topic]) -> Publisher:
         """Return the publisher, which has fenced any other instance; standbys know where this one is from now on."""
         config, on_statistics = self._config, self._recorder.clients.of("producer")
-        publisher, self._write_stage = new_publisher(config, self._program, written, sizes, on_statistics)
+        publisher, self._ending = new_publisher(config, self._program, written, sizes, on_statistics)
         publisher.start()
         self.closers.append(publisher.close)
         if self._beacon is not None:

@@ -1,1 +1,1 @@
-"""The only room that uses Spark: a session, the stream of epochs from the topics, and one job per epoch."""
+"""The only room that uses Spark: the context, the lane job whose tasks are slots, DataFrames and SQL."""

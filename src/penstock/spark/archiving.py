@@ -1,4 +1,4 @@
-"""`python -m penstock.spark.archiving`: makes the archive of classes for Spark's JVM, which takes ten seconds of CPU time.
+"""`python -m penstock.spark.archiving`: makes the archive of classes for Spark's JVM.
 
 It starts such a JVM and a lane's kind of job, and lets the JVM write what it has loaded when it ends. On its standard input it is
 told which archive; without, it is that of an application with default settings. When the input ends, so does it.

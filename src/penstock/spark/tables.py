@@ -1,6 +1,6 @@
 """Stores as Spark tables: one task reads each from all lanes, as of the last barrier when the task begins.
 
-One task, because epochs need the other slots.
+One task: on a cluster, only one core may be free beside the slots.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs: one line per event, JSON for machines or text for people, the same for this process, Spark's workers and its JVM.
+"""Logs: one line per event, JSON for machines or text for people, the same for this process, slots and Spark's JVM.
 
 All modules use Python's `logging`. This module only formats log records, and passes on those of other processes.
 """
@@ -83,9 +83,9 @@ def set_up(application_id: str, config: Config | None = None) -> None:
 
 
 def worker_set_up(config: Config, labels: Mapping[str, str]) -> Callable[[], None]:
-    """Return a function that a Python worker of Spark calls once to log like this process.
+    """Return a function that each slot calls once to log like this process.
 
-    It is sent to the worker, so it holds no secrets. Workers always write JSON, which `pass_on` parses.
+    It is sent to the slot, so it holds no secrets. Slots always write JSON, which `pass_on` parses.
     """
     return partial(_set_up_worker, config.log_level, dict(labels))
 

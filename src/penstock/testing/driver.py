@@ -109,7 +109,7 @@ class TopologyTestDriver(Displayed):
         self._bind()
 
     def _bind(self) -> None:
-        """Bind the lane to the committed state: Spark does this for every epoch, the driver only once."""
+        """Bind the lane to the committed state: slots do this for every epoch, the test driver only once."""
         self._state = LaneState(self._engine)
         blueprint = Blueprint(
             list(self._nodes.values()),

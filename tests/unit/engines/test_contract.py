@@ -27,9 +27,10 @@ from penstock.lane_servers.client import clients_of
 from penstock.spark import lane_job
 from penstock.spark.slots import SparkSlots
 from penstock.state import LaneState
-from tests.unit.engines.driving import CUTS, Driven, InOneProcess, shown, told
+from tests.unit.engines.driving import CUTS, PARTITIONS, Driven, InOneProcess, shown, told
 from tests.unit.engines.lending import HostedSlots, LentSlots
 from tests.unit.engines.programs import TOPOLOGIES, installed
+from tests.unit.engines.written import ending_in, expected, taken_from
 from tests.unit.epochs.spread import KEY
 
 PATIENCE_S = 60.0
@@ -44,14 +45,17 @@ class Engines:
         self._slots = slots
         self._made: list[Driven] = []
 
-    def driven(self, engine: str, name: str, lanes: int) -> Driven:
+    def driven(self, engine: str, name: str, lanes: int, written: Path | None = None) -> Driven:
+        """An application on an engine. On hosts, executors write into a directory if one is given."""
         program = installed(TOPOLOGIES[name](), self._directory / f"{engine}-{len(self._made)}", lanes)
         if engine == "one process":
             made = Driven(program, InOneProcess(program))
         elif engine == "hosts":
-            program = replace(program, is_spread=True, server_key=KEY)
+            owner = program.incarnation if written is None else str(written)  # a slot keeps the writer of an incarnation
+            program = replace(program, is_spread=True, server_key=KEY, incarnation=owner)
             hosted = HostedSlots(self._slots["forked"], program)
-            made = Driven(program, ManyHosts(program, hosted, PATIENCE_S, lambda: None, lambda: None), hosted, hosted.on)
+            ending = None if written is None else ending_in(written, program)
+            made = Driven(program, ManyHosts(program, hosted, PATIENCE_S, lambda: None, lambda: ending), hosted, hosted.on)
         else:
             slots = LentSlots(self._slots[engine], program)
             made = Driven(program, OneHost(program, slots, PATIENCE_S, engine, "processes"), slots)
@@ -87,6 +91,23 @@ def test_an_epoch_gives_what_one_process_gives(engines: Engines, engine: str, na
             assert shown(found) == shown(rows)
             assert told(found, progress) == told(rows, progress)
             assert driven.contents() == reference.contents()
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("reads", [False, True])
+def test_executors_write_what_the_driver_would_have_written(engines: Engines, name: str, reads: bool, tmp_path: Path) -> None:
+    (written := tmp_path / "written").mkdir()
+    reference, driven = engines.driven("one process", name, 3), engines.driven("hosts", name, 3, written)
+    for ends in CUTS:
+        progress = reference.progress
+        rows = reference.step(ends)
+        epoch = replace(driven.next_epoch(), partitions=dict.fromkeys(driven.program.topics, PARTITIONS))
+        left = driven.read(ends, epoch) if reads else driven.run(ends, epoch=epoch)
+        assert taken_from(written) == expected(driven.program, rows, epoch.partitions or {})
+        assert told(left, progress) == told(rows, progress)
+        assert shown(left) == []
+        driven.go_on(left, ends)
+        assert driven.contents() == reference.contents()
 
 
 def test_slots_may_be_renewed_between_epochs(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +155,12 @@ def recover(driven: Driven) -> None:
 
 
 def dying_in_walk(step: Step) -> Callable[[Any], bool]:
-    return lambda request: isinstance(request, Exchanging) and (request.step.step, request.step.task) == (step, 1)
+    def matches(request: Any) -> bool:
+        if not isinstance(request, Exchanging) or not isinstance(request.request, RunStep):
+            return False
+        return (request.request.step, request.task) == (step, 1)
+
+    return matches
 
 
 @pytest.mark.parametrize(("engine", "name"), [("forked", "re-keyed"), ("tasks", "atomic"), ("hosts", "by watermark")])

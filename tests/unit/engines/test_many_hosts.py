@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.engines import many_hosts as module
+from penstock.engines.exchanging import Sending
 from penstock.engines.many_hosts import ManyHosts
 from penstock.engines.port import SlotLostError, Whereabouts
-from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack, RunStep
+from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack, RowsRequest, RunStep
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.standing import Committed
+from penstock.epochs.wire import OUT
 from penstock.errors import LaneMovedError
 from penstock.lane_servers.protocol import Located
 from tests.unit.engines.driving import INPUTS, PARTITIONS, ignore
@@ -250,18 +252,20 @@ def test_without_lanes_nothing_is_rolled_back(slots: Slots) -> None:
 
 
 def test_executors_write_in_a_last_stage(slots: Slots) -> None:
-    written: list[Any] = []
+    def divide(program: Program, rows: pa.Table) -> list[pa.Table]:
+        return [rows] * program.lanes
 
-    class Stage:
-        def write(self, carrier: Any, epoch: Epoch, rows: pa.Table, positions: Sequence[int]) -> pa.Table:
-            written.append((epoch.number, list(positions)))
-            return rows
+    class Ended:
+        def sending(self, epoch: Epoch) -> Sending:
+            return Sending(divide, OUT, 0)
 
-    stage: Any = Stage()
-    engine = ManyHosts(program(), slots, 20.0, lambda: None, lambda: stage)
+        def finish(self, carry: Callable[[RowsRequest], pa.Table]) -> pa.Table:
+            return carry(Load())
+
+    engine = ManyHosts(program(), slots, 20.0, lambda: None, Ended)
     place(engine)
     engine.run(EPOCH, RECORDS, is_small=False)
-    assert written == [(5, POSITIONS)]
+    assert sorted(position for position, _ in slots.of(Load)) == sorted(POSITIONS)
 
 
 def test_it_ends_with_the_lane_servers_of_all_hosts_that_it_had(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,9 @@ import pytest
 
 from penstock.config import Config
 from penstock.engines import writing
-from penstock.engines.carrier import Carrier
+from penstock.engines.carrier import Carrier, Errand
+from penstock.engines.parts import collected
+from penstock.engines.requests import RowsRequest
 from penstock.engines.writing import WriteRows, WriteStage, shared_publisher, write, written_in
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, Kind, decode_control
@@ -148,7 +151,12 @@ class Here:
         none: Any = None
         carrier = Carrier(self.program, self.slot, 20.0, lambda slot: none)
         try:
-            return stage.write(carrier, epoch, rows, positions)
+            parts = [part.to_batches() for part in stage.sending(epoch).divide(self.program, rows)]
+
+            def carried(request: RowsRequest) -> pa.Table:
+                return collected(carrier.run([Errand(*errand) for errand in zip(positions, repeat(request), parts)]), OUT)
+
+            return stage.finish(carried)
         finally:
             carrier.close()
 

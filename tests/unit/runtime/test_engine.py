@@ -124,7 +124,7 @@ class TestSpark:
         hosting = opening_hosts(config(spark=CLUSTER), program(is_spread=True), counting()).host(program(is_spread=True), tasks)
         assert isinstance(hosting.engine, ManyHosts)
         assert hosting.engine._global_topics() is topics
-        assert hosting.engine._write_stage() is None
+        assert hosting.engine._ending() is None
         hosting.close()
 
     @pytest.mark.parametrize("reads", [None, "backfill", "contents"])

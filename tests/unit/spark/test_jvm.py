@@ -82,14 +82,22 @@ def test_the_context_takes_the_one_that_was_started_ahead(launcher: Launcher, mo
     opened: list[Any] = []
     monkeypatch.setattr(context, "require_java_of_spark", lambda: None)
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    monkeypatch.setattr(SparkContext, "__init__", lambda _, conf, gateway: opened.append((conf, gateway)))
-    monkeypatch.setattr(SparkContext, "getOrCreate", lambda conf: (_ for _ in ()).throw(ConfigError("opened")))
+
+    def initialized(*, gateway: object) -> None:
+        opened.append(gateway)
+
+    def get_or_create(conf: SparkConf) -> None:
+        opened.append(conf)
+        raise ConfigError("opened")
+
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", initialized)
+    monkeypatch.setattr(SparkContext, "getOrCreate", get_or_create)
     monkeypatch.setattr(os, "environ", os.environ.copy())
     settings = {"master": "local[2]", "spark.hadoop.fs.s3a.secret.key": "s3cr3t"}
     start_jvm_ahead(settings, heard, has_frames=False)
     with pytest.raises(ConfigError, match="opened"):
         open_context("app", 7, settings, heard, False)
-    [(conf, gateway)] = opened
+    gateway, conf = opened
     assert gateway == "gateway 1"
     assert conf.get("spark.sql.shuffle.partitions") == "7"
     [arguments] = launcher.started

@@ -50,7 +50,7 @@ class ForkingProcess:
             )
 
     def close(self) -> None:
-        """End the process, and with it all workers."""
+        """End the process, and with it all slots."""
         self.control.close()
         try:
             self.process.wait(_STOP_S)

@@ -89,6 +89,7 @@ class InputStream:
         """Continue after an error that lost records caused, if that is allowed; else raise the error that explains most."""
         if isinstance(error, PenstockError) and not isinstance(error, TopicError):
             raise error
+        self._epochs.interrupt()  # what is being committed is not lost
         try:
             lost = self._reasons()
         except TopicError as reason:
@@ -99,7 +100,6 @@ class InputStream:
             raise error
         for found in lost:
             report_lost(found, self._recorder)
-        self._epochs.interrupt()
         self._stream.stop()
         self._begin_anew(self._epochs.continue_from({(found.topic, found.partition): found.goes_on_at for found in lost}))
 

@@ -27,6 +27,8 @@ class Stage:
     def __init__(self) -> None:
         self.did: list[Any] = []
         self.progress = Progress(4, {A0: 10}, {})
+        self.committing: Progress | None = None
+        """The progress that an interruption waits for."""
         self.grown: list[Growth] = []
         self.lost: tuple[Lost, ...] = ()
         self.look_failure: Exception | None = None
@@ -34,6 +36,7 @@ class Stage:
 
     def interrupt(self) -> None:
         self.did.append("interrupt")
+        self.progress = self.committing or self.progress
 
     def continue_from(self, begins: Mapping[Partition, int], *more: Any) -> Mapping[Partition, int]:
         self.did.append(("continue", dict(begins), *more))
@@ -61,7 +64,7 @@ class Stage:
         return InputStream(self.open, stage, stage, self.find_lost, self.on_growth, may_skip, self.recorder)
 
     def find_lost(self, offsets: Mapping[Partition, int]) -> tuple[Lost, ...]:
-        return self.lost if offsets == self.progress.offsets else ()
+        return tuple(lost for lost in self.lost if offsets[lost.topic, lost.partition] == lost.offset)
 
     def on_growth(self, growth: Growth) -> None:
         self.did.append(sorted(growth.topics))
@@ -136,3 +139,8 @@ class TestRecovery:
         assert stage.did[1:] == ["interrupt", "stop 0", ("continue", {A0: 25}), ("open", {A0: 25}), "start 1"]
         assert stage.recorder.lost == {A0: 15}
         assert "a-0: records from offset 10 to 25 were deleted before they were read; continuing at offset 25" in caplog.text
+
+    def test_what_is_being_committed_is_not_lost(self, stage: Stage) -> None:
+        stage.committing, stage.lost = Progress(5, {A0: 18}, {}), (Lost("a", 0, 18, 25),)
+        stage.reading(may_skip=True).recover(RuntimeError("KAFKA_DATA_LOSS"))
+        assert stage.recorder.lost == {A0: 7}

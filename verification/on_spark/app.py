@@ -27,6 +27,9 @@ EVERY = 5
 """Which epochs a planted fallback takes."""
 
 LOOK_S = 0.05
+SHOWN_S = 30.0
+"""How long the tracker may take to show tasks: of two that start at once it shows the second with the next heartbeat (10 s)."""
+
 _noted: set[tuple[str, str, int]] = set()
 
 
@@ -106,6 +109,9 @@ def main(source: str, sink: str, application_id: str, directory: str) -> None:
         running.wait_until_running()
         while (where := running.whereabouts) is None or where.count < int(os.environ["SLOTS"]):
             time.sleep(LOOK_S)  # the first epochs need not wait for all slots
+        end = time.monotonic() + SHOWN_S
+        while active_tasks() != where.count and time.monotonic() < end:
+            time.sleep(LOOK_S)
         threading.Thread(target=look, args=(where.count,), daemon=True).start()
         stop = Path(directory) / "stop"
         while not stop.exists() and not running.wait(0):

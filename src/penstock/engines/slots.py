@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
@@ -18,15 +17,13 @@ import pyarrow as pa
 
 from penstock.engines.messages import Kind, raised, receive, send, send_rows
 from penstock.engines.port import Batches, LateError, SlotLostError
-from penstock.lane_servers.secured import is_readable
-
-_LOOK_EVERY_S = 1.0
+from penstock.engines.watching import Wait, Watch
 
 
 class Slot:
     """One slot: it answers one request at a time. `process` is its number on its host, which may be this one.
 
-    While an answer is awaited, `is_there` says whether its host still is.
+    `watch` is the watch over the slots of its host.
     """
 
     def __init__(
@@ -34,7 +31,7 @@ class Slot:
         connection: socket.socket,
         host: str,
         process: int,
-        is_there: Callable[[], bool] = lambda: True,
+        watch: Watch,
         *,
         is_here: bool = True,
     ) -> None:
@@ -45,7 +42,7 @@ class Slot:
         self.is_given_up: bool = False
         """Whether it was closed because it did not answer: the process may still be there."""
         self._is_here = is_here
-        self._is_there = is_there
+        self._watch = watch
         self._socket = connection
         self._lock = threading.Lock()
 
@@ -55,7 +52,7 @@ class Slot:
         """Send a request and return its answer, or raise the error that it describes."""
         with self._lock:
             try:
-                kind, content = self._answer(request, batches, deadline, on_progress)
+                kind, content = self._watched(request, batches, deadline, on_progress)
             except (EOFError, OSError) as error:
                 self.close()
                 raise SlotLostError(f"A slot on {self.host} has ended unexpectedly ({error}).") from error
@@ -69,9 +66,7 @@ class Slot:
     def close(self) -> None:
         """Close the connection, which ends the slot, if it is not busy, and a wait for its answer."""
         self.is_lost = True
-        with suppress(OSError):
-            # `close` alone would not end the wait; `shutdown` of a secured connection would let it go on without security.
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        self._wake()
         self._socket.close()
 
     def kill(self) -> None:
@@ -82,20 +77,33 @@ class Slot:
             with suppress(ProcessLookupError):
                 os.kill(self.process, signal.SIGKILL)
 
-    def _answer(
+    def _wake(self) -> None:
+        """End what the asking thread waits for. That thread still has the connection: it is left to it to close it."""
+        with suppress(OSError):
+            # `close` alone would not end the wait; `shutdown` of a secured connection would let it go on without security.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def _watched(
         self, request: Any, batches: Batches, deadline: float, on_progress: Callable[[int], None] | None
     ) -> tuple[Kind, pa.Buffer]:
+        wait = Wait(self._wake, deadline)
+        self._watch.begin(wait)
+        try:
+            return self._answer(request, batches, on_progress)
+        finally:  # why the watch has ended the wait counts, whatever that did to it: an answer may even have come
+            self._watch.end(wait)
+            if wait.is_late:
+                raise LateError(f"A slot on {self.host} has not answered in time.")
+            if wait.is_in_vain:
+                self.is_given_up = True
+                raise EOFError("its host does not answer")
+
+    def _answer(self, request: Any, batches: Batches, on_progress: Callable[[int], None] | None) -> tuple[Kind, pa.Buffer]:
         if self.is_lost:
             raise EOFError("it was lost before")
         send_rows(self._socket, batches)
         send(self._socket, Kind.REQUEST, cloudpickle.dumps(request))
         while True:
-            while not is_readable(self._socket, min(deadline - time.monotonic(), _LOOK_EVERY_S)):
-                if not self._is_there():
-                    self.is_given_up = True
-                    raise EOFError("its host does not answer")
-                if time.monotonic() >= deadline:
-                    raise LateError(f"A slot on {self.host} has not answered in time.")
             kind, content = receive(self._socket)
             if kind is not Kind.PROGRESS:
                 return kind, content

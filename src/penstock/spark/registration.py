@@ -21,6 +21,7 @@ import msgspec
 from penstock.engines.connections import Address, accepted, listening
 from penstock.engines.messages import Kind, receive, send
 from penstock.engines.slots import Slot
+from penstock.engines.watching import Watch
 from penstock.errors import StateError
 from penstock.spark.lane_task import Hello, decode_hello
 
@@ -46,6 +47,7 @@ class Registration:
         self.address: Address
         self._listener, self.address = listening(self._where(host))
         self._slots: dict[int, tuple[Slot, Hello]] = {}
+        self._watches: dict[str, Watch] = {}
         self._changed = threading.Condition()
         threading.Thread(target=self._accept, name="penstock-slots", daemon=True).start()
 
@@ -115,9 +117,9 @@ class Registration:
             _log.warning("refused a connection to the slots' listener: %s", error)
             connection.close()
             return
-        is_there = partial(self._is_there, hello.host)
-        slot = Slot(connection, hello.host, hello.process, is_there, is_here=self._is_here)
         with self._changed:
+            watch = self._watches.setdefault(hello.host, Watch(partial(self._is_there, hello.host)))
+            slot = Slot(connection, hello.host, hello.process, watch, is_here=self._is_here)
             known = self._slots.get(hello.position)
             if known is not None and known[1].task > hello.task:
                 slot.close()  # an earlier attempt that comes late

@@ -21,6 +21,7 @@ from penstock.engines.port import SlotLostError, TaskFailedError
 from penstock.engines.requests import Load, RestoreLane
 from penstock.engines.serving import STATE_DIR, Totals, added, loaded, serve
 from penstock.engines.slots import Slot
+from penstock.engines.watching import Watch
 from penstock.epochs.program import Program
 from penstock.errors import StateError
 from tests.unit.engines.programs import nothing, stateless
@@ -89,7 +90,7 @@ def served(prepare: Callable[[], None] = nothing) -> Iterator[tuple[Slot, list[T
     done: list[Totals] = []
     thread = threading.Thread(target=lambda: done.append(serve(own, packed(program(), prepare))))
     thread.start()
-    slot = Slot(driver, "here", 0, is_here=False)
+    slot = Slot(driver, "here", 0, Watch(), is_here=False)
     try:
         yield slot, done
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -11,14 +12,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from penstock.engines import slots as module
+from penstock.engines import watching as module
 from penstock.engines.forked.forking import socket_pair
 from penstock.engines.messages import Kind, described, receive, send
 from penstock.engines.port import LateError, SlotLostError
 from penstock.engines.requests import Load
 from penstock.engines.slots import Slot
+from penstock.engines.watching import Wait, Watch
 from penstock.errors import StateError
 from penstock.lane_servers.secured import secured
 
@@ -47,17 +50,17 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
         started.kill()
 
 
-def slot_of(pair: Pair, process: int = 0, **options: Any) -> Slot:
-    return Slot(pair[0], "host", process, **{"is_here": False, **options})
+def slot_of(pair: Pair, process: int = 0, *, is_there: Callable[[], bool] = lambda: True, is_here: bool = False) -> Slot:
+    return Slot(pair[0], "host", process, Watch(is_there), is_here=is_here)
 
 
-def asking(slot: Slot, **options: Any) -> tuple[threading.Thread, list[BaseException | bytes]]:
+def asking(slot: Slot, *batches: pa.RecordBatch, **options: Any) -> tuple[threading.Thread, list[BaseException | bytes]]:
     """Ask in a thread; return it, and the list to which it adds its answer."""
     found: list[BaseException | bytes] = []
 
     def ask() -> None:
         try:
-            found.append(slot.ask(Load(), **options).to_pybytes())
+            found.append(slot.ask(Load(), batches, **options).to_pybytes())
         except BaseException as error:  # noqa: BLE001 - it is looked at
             found.append(error)
 
@@ -170,6 +173,45 @@ def test_one_on_a_host_that_is_gone_is_lost_long_before_it_is_late(pair: Pair, m
         slot.ask(Load(), deadline=time.monotonic() + PATIENCE_S)
     assert (slot.is_lost, slot.is_given_up) == (True, True)
     assert next(looks, None) is None
+
+
+LARGE = pa.record_batch({"value": pa.array([bytes(1 << 20)] * 40)})
+"""More than the buffers of a connection hold."""
+
+
+@pytest.mark.parametrize("stuck", ["sending", "receiving"])
+@pytest.mark.parametrize("reason", ["late", "gone", "closed"])
+def test_one_that_stops_in_the_middle_of_a_message_is_not_waited_for_either(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, stuck: str, reason: str
+) -> None:
+    """A process that is suspended, for example."""
+    monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.05)
+    slot = slot_of(pair, is_there=lambda: reason != "gone")
+    deadline = time.monotonic() + (0.3 if reason == "late" else 3 * PATIENCE_S)
+    thread, found = asking(slot, *[LARGE] * (stuck == "sending"), deadline=deadline)
+    if stuck == "receiving":
+        received(pair[1])
+        pair[1].sendall(struct.pack("!BQ", Kind.ROWS, 1_000) + b"half of it")
+    if reason == "closed":
+        time.sleep(0.1)
+        slot.close()
+    thread.join(PATIENCE_S)
+    [error] = found
+    assert type(error) is (LateError if reason == "late" else SlotLostError)
+    assert ("its host does not answer" in str(error)) == (reason == "gone")
+    assert (slot.is_lost, slot.is_given_up) == (True, reason != "closed")
+
+
+def test_an_answer_that_comes_too_late_leaves_no_slot_that_cannot_be_used(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    slot, waits = slot_of(pair), list[Wait]()
+    monkeypatch.setattr(Watch, "begin", lambda watch, wait: waits.append(wait))
+    thread, found = asking(slot)
+    received(pair[1])
+    waits[0].is_late = True
+    send(pair[1], Kind.VALUE, b"value")
+    thread.join(PATIENCE_S)
+    assert isinstance(found[0], LateError)
+    assert slot.is_lost
 
 
 @pytest.mark.parametrize("seen", [None, list[int]])

@@ -289,7 +289,7 @@ class TestChanges:
         self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         slots.settled()
-        monkeypatch.setattr("penstock.engines.slots._LOOK_EVERY_S", 0.01)
+        monkeypatch.setattr("penstock.engines.watching._LOOK_EVERY_S", 0.01)
         monkeypatch.setattr(module, "LaneClient", unreachable("b"))
         slots.watch({"a": ("a", 7), "b": ("b", 7)})
         cluster.slow_s = 0.2

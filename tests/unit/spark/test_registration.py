@@ -194,7 +194,7 @@ def test_a_closed_listener_accepts_nobody_and_has_ended_its_slots(registration: 
 
 
 def test_a_slot_of_a_host_that_is_gone_is_lost(network: Registration, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.engines.slots._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("penstock.engines.watching._LOOK_EVERY_S", 0.01)
     with closing(accepted(network, 0, 1, "gone")), pytest.raises(SlotLostError, match="its host does not answer"):
         network.live[0].ask(Load())
 

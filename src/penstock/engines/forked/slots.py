@@ -10,6 +10,7 @@ from penstock.engines.forked.forking import ForkingProcess, started
 from penstock.engines.messages import Kind, send
 from penstock.engines.port import SlotLostError
 from penstock.engines.slots import Slot
+from penstock.engines.watching import Watch
 from penstock.epochs.packing import packed
 from penstock.epochs.program import Program
 
@@ -25,6 +26,7 @@ class ForkedSlots:
         self._heard = heard
         self._forking: ForkingProcess | None = None
         self._lock = threading.Lock()
+        self._watch = Watch()
         self._slots: list[Slot | None] = [None] * size
 
     @property
@@ -75,4 +77,4 @@ class ForkedSlots:
             self._forking.close()
             self.start()
             raise SlotLostError(f"The process that starts slots has ended unexpectedly ({error}).") from error
-        return Slot(socket.socket(fileno=descriptors[0]), HERE, int.from_bytes(process, "big"))
+        return Slot(socket.socket(fileno=descriptors[0]), HERE, int.from_bytes(process, "big"), self._watch)

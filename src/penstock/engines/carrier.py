@@ -47,7 +47,7 @@ class Errand(NamedTuple):
 
 
 class Carrier:
-    """Carries requests for a program; `slot` returns the slot at a position. A request may take `patience_s`.
+    """Carries requests for a program; `slot` returns the slot at a position. All that a call carries may take `patience_s`.
 
     `listen` returns the request by which a slot opens its inbox.
     """
@@ -65,11 +65,14 @@ class Carrier:
 
     def run(self, errands: Sequence[Errand]) -> list[list[pa.RecordBatch]]:
         """Run requests in parallel; return the rows of each. If one fails, the others are completed first."""
-        return self._run(errands, self._slot)
+        return self._run(errands, self._slot, self._deadline)
 
-    def _run(self, errands: Sequence[Errand], slot: Callable[[int], Slot]) -> list[list[pa.RecordBatch]]:
-        deadline = time.monotonic() + self._patience_s
+    @property
+    def _deadline(self) -> float:
+        """When what begins now is late."""
+        return time.monotonic() + self._patience_s
 
+    def _run(self, errands: Sequence[Errand], slot: Callable[[int], Slot], deadline: float) -> list[list[pa.RecordBatch]]:
         def done(errand: Errand) -> list[pa.RecordBatch]:
             return unpacked(slot(errand.position).ask(errand.request, errand.batches, deadline))
 
@@ -100,7 +103,7 @@ class Carrier:
 
         `position_of` is the position of each lane's slot; records enter at the slots at `entering`.
         """
-        rows = pa.table({})
+        rows, deadline = pa.table({}), self._deadline
         for step in self._walk:
             if step.act is Act.ENTER:
                 positions, parts = entering, _by_origin(records, len(entering))
@@ -111,7 +114,7 @@ class Carrier:
                 Errand(position, RunStep(epoch, step, number), part)
                 for number, (position, part) in enumerate(zip(positions, parts, strict=True))
             ]
-            rows = collected(self.run(errands), step.schema)
+            rows = collected(self._run(errands, self._slot, deadline), step.schema)
         if ending is None:
             return rows
         parts_of_lanes = ending.sending(epoch).divide(self._program, rows)
@@ -120,7 +123,7 @@ class Carrier:
             errands = [
                 Errand(position, request, part.to_batches()) for position, part in zip(position_of, parts_of_lanes, strict=True)
             ]
-            return collected(self.run(errands), OUT)
+            return collected(self._run(errands, self._slot, deadline), OUT)
 
         return ending.finish(carried)
 
@@ -133,10 +136,10 @@ class Carrier:
         ending: Ending | None = None,
     ) -> pa.Table:
         """As `take_steps`, but the slots at `entering` read the records, and all slots exchange rows among themselves."""
-        walk = walk_of(self._program, has_entry=True)
+        walk, deadline = walk_of(self._program, has_entry=True), self._deadline
         shares = reading.shares(epoch, len(entering))
         slots = {position: self._slot(position) for position in {*entering, *position_of}}  # the same ones in all steps
-        inboxes = {position: self._inbox(slot) for position, slot in slots.items()}
+        inboxes = {position: self._inbox(slot, deadline) for position, slot in slots.items()}
         way = Way(next(_walks), tuple(inboxes[position] for position in position_of))
 
         def carried(at: int, request_of: Callable[[int], RowsRequest], sending: Sending | None) -> list[list[pa.RecordBatch]]:
@@ -146,7 +149,7 @@ class Carrier:
                 Errand(position, Exchanging(request_of(task), epoch, way, at, task, senders, sending, share))
                 for task, (position, share) in enumerate(zip_longest(positions, () if at else shares))
             ]
-            return self._run(errands, slots.__getitem__)
+            return self._run(errands, slots.__getitem__, deadline)
 
         rows = pa.table({})
         for at, step in enumerate(walk):
@@ -164,10 +167,9 @@ class Carrier:
         """End the threads; those that wait for an answer end with their slots."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _inbox(self, slot: Slot) -> Address:
+    def _inbox(self, slot: Slot, deadline: float) -> Address:
         """Return the address of a slot's inbox, which is opened when rows are first exchanged."""
         if slot not in self._inboxes:
-            deadline = time.monotonic() + self._patience_s
             self._inboxes[slot] = decode_address(slot.ask(self._listen(slot), deadline=deadline))
         return self._inboxes[slot]
 

@@ -49,7 +49,7 @@ class SpreadSlots(Slots, Protocol):
 
 
 class ManyHosts:
-    """Runs a program on slots of several hosts. A request may take `patience_s`.
+    """Runs a program on slots of several hosts. An epoch may take `patience_s`.
 
     `global_topics` returns what each host reads into its global tables, `ending` how executors write, if they do.
     """

@@ -25,7 +25,7 @@ from penstock.epochs.wire import OUT, in_order_of_causes
 
 
 class OneHost:
-    """Runs a program on slots of this host. A request may take `patience_s`; `name` and `kind` say what the slots are."""
+    """Runs a program on slots of this host. An epoch may take `patience_s`; `name` and `kind` say what the slots are."""
 
     def __init__(self, program: Program, slots: Slots, patience_s: float, name: str, kind: str) -> None:
         self._program = program

@@ -10,7 +10,7 @@ from penstock.epochs.program import GlobalTopics
 
 
 class TaskSetUp(NamedTuple):
-    """What engines need beside the program: `prepare` is called once in every slot; a request may take `patience_s`.
+    """What engines need beside the program: `prepare` is called once in every slot; an epoch may take `patience_s`.
 
     On a cluster, `global_topics` returns what each host reads into its global tables, and `ending` how executors write.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ import pyarrow as pa
 import pytest
 
 from penstock.engines.carrier import Carrier, Errand
+from penstock.engines.exchanging import Listen, Sending
 from penstock.engines.parts import by_lane, collected, divided
 from penstock.engines.port import LateError, SlotLostError, TaskFailedError
-from penstock.engines.requests import Load, RestoreLane, RunStep
+from penstock.engines.reading import Reading
+from penstock.engines.requests import Load, RestoreLane, RowsRequest, RunStep
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.walk import Act, walk_of
+from penstock.epochs.wire import OUT
 from penstock.errors import ProcessingError
 from tests.unit.engines.driving import INPUTS, PARTITIONS
 from tests.unit.engines.programs import atomic, installed, re_keyed, stateless
@@ -47,12 +50,24 @@ class Slots:
                 error = slots._answers[position] if slots._answers else None
                 if error is not None:
                     raise error
+                if isinstance(request, Listen):
+                    return pa.py_buffer(msgspec.msgpack.encode(f"inbox-{position}"))
                 if isinstance(request, RestoreLane):
                     on_progress(7)
                     return pa.py_buffer(msgspec.msgpack.encode((request.lane, "behind", 5, "id", 0)))
                 return EMPTY
 
         return Slot()
+
+
+class Ended:
+    """What slots do in the end: the rows stay where they are, and each slot is asked once more."""
+
+    def sending(self, epoch: Epoch) -> Sending:
+        return Sending(lambda program, rows: [rows] * program.lanes, OUT, 0)
+
+    def finish(self, carry: Callable[[RowsRequest], pa.Table]) -> pa.Table:
+        return carry(Load())
 
 
 @pytest.fixture
@@ -160,6 +175,20 @@ class TestSteps:
         assert [position for _, position, _ in first] == [5, 6, 5]
         assert sum(records for _, _, records in first) == 30
         assert all(records for _, _, records in first)
+
+    @pytest.mark.parametrize("reads", [False, True])
+    def test_all_steps_share_one_patience_with_what_comes_before_and_after(self, program: Program, reads: bool) -> None:
+        """An epoch of several steps that is too large is late before it counts as stuck, and runs again with fewer records."""
+        slots, ranges = Slots(), {("in", 0): (0, 9)}
+        carrier = Carrier(program, slots.slot, PATIENCE_S, lambda slot: Listen("host", b""))
+        if reads:
+            carrier.take_steps_in_slots(EPOCH, Reading(ranges, {"in": 0}, lambda: INPUTS), [5, 6, 5], [5, 6], Ended())
+        else:
+            carrier.take_steps(EPOCH, INPUTS.records(EPOCH, ranges), [5, 6, 5], [5, 6], Ended())
+        carrier.close()
+        assert len(slots.asked) > 2 * program.lanes
+        assert {isinstance(request, Listen) for _, request, _ in slots.asked} == {reads, False}
+        assert len(slots.deadlines) == 1
 
 
 def test_rows_of_a_part_keep_their_order() -> None:

@@ -80,16 +80,21 @@ class Carrier:
 
     def restore(self, requests: Sequence[tuple[int, RestoreLane]], on_progress: Callable[[int, int], None]) -> list[Restored]:
         """Restore lanes, each on the slot at a position; `on_progress` is called with a lane, and the offsets left to read."""
+        suspects: set[int] = set()
 
         def done(asked: tuple[int, RestoreLane]) -> Restored:
             position, request = asked
             try:
                 content = self._slot(position).ask(request, on_progress=lambda left: on_progress(request.lane, left))
             except SlotLostError as error:
-                raise SlotLostError(str(error), [request.lane]) from error
+                suspects.update([request.lane] * error.by_request)
+                raise
             return Restored(*msgspec.msgpack.decode(content))
 
-        return self._all(done, requests)
+        try:
+            return self._all(done, requests)
+        except SlotLostError as error:
+            raise SlotLostError(str(error), suspects) from error
 
     def take_steps(
         self,

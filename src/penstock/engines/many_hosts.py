@@ -98,10 +98,7 @@ class ManyHosts:
         requests = [
             RestoreLane(lane, committed, read, lane in distrusted, host, moved.get(lane)) for lane, host in enumerate(self._hosts)
         ]
-        try:
-            restored = self._carrier.restore(list(zip(self._positions, requests, strict=True)), note)
-        except SlotLostError as error:
-            raise LaneMovedError(str(error)) from error
+        restored = self._carrier.restore(list(zip(self._positions, requests, strict=True)), note)
         self._servers = {lane.lane: (self._hosts[lane.lane], lane.port) for lane in restored}
         self._known_servers.update(self._servers.values())
         self._slots.watch({address[0]: address for address in self._servers.values()})

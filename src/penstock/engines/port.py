@@ -27,11 +27,15 @@ OnProgress = Callable[[Mapping[int, int]], None]
 
 
 class SlotLostError(PenstockError):
-    """A slot has ended in the middle of a request; `lanes` are those whose restore it has not completed."""
+    """A slot has ended; `lanes` are those whose restore it had begun.
 
-    def __init__(self, text: str, lanes: Collection[int] = ()) -> None:
+    `by_request` says whether the request may have ended it: not if it was lost before, or with its host.
+    """
+
+    def __init__(self, text: str, lanes: Collection[int] = (), *, by_request: bool = False) -> None:
         super().__init__(text)
         self.lanes: frozenset[int] = frozenset(lanes)
+        self.by_request: bool = by_request
 
 
 class TaskFailedError(PenstockError):
@@ -78,7 +82,8 @@ class Engine(Protocol):
     ) -> Sequence[Restored]:
         """Place all lanes on the slots that there are, and restore them to the committed epoch.
 
-        The stores of lanes that are `distrusted` are not used, because they may have killed an earlier attempt.
+        If slots are lost, `SlotLostError` names the lanes whose stores may have killed them. The stores of lanes that are
+        `distrusted` are not used, because they may have killed an earlier attempt.
         """
 
     def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:

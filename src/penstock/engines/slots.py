@@ -51,11 +51,13 @@ class Slot:
     ) -> pa.Buffer:
         """Send a request and return its answer, or raise the error that it describes."""
         with self._lock:
+            was_there = not self.is_lost
             try:
                 kind, content = self._watched(request, batches, deadline, on_progress)
             except (EOFError, OSError) as error:
                 self.close()
-                raise SlotLostError(f"A slot on {self.host} has ended unexpectedly ({error}).") from error
+                text = f"A slot on {self.host} has ended unexpectedly ({error})."
+                raise SlotLostError(text, by_request=was_there and not self.is_given_up) from error
             except LateError:
                 self.kill()
                 raise

@@ -136,12 +136,24 @@ def test_restored_lanes_report_by_their_numbers(program: Program) -> None:
     assert sorted(seen) == [(0, 7), (1, 7), (2, 7)]
 
 
-def test_a_lost_restore_names_its_lane(program: Program) -> None:
+@pytest.mark.parametrize(
+    ("answers", "lanes"),
+    [
+        ((None, None, "died"), {2}),
+        (("gone", "died", "gone"), {1}),  # the others were not restored at all: their stores are innocent
+        (("died", None, "died"), {0, 2}),
+        (("gone", None, None), set()),
+    ],
+)
+def test_a_lost_restore_names_the_lanes_that_may_have_killed_a_slot(
+    program: Program, answers: Sequence[str | None], lanes: set[int]
+) -> None:
     none: Any = None
     requests = [(lane, RestoreLane(lane, none, none)) for lane in range(3)]
+    slots = Slots(*(None if answer is None else SlotLostError(answer, by_request=answer == "died") for answer in answers))
     with pytest.raises(SlotLostError) as error:
-        carrier_of(program, Slots(None, None, LOST)).restore(requests, lambda lane, left: None)
-    assert error.value.lanes == {2}
+        carrier_of(program, slots).restore(requests, lambda lane, left: None)
+    assert error.value.lanes == lanes
 
 
 class TestSteps:

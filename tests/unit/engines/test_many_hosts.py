@@ -22,6 +22,8 @@ from penstock.epochs.standing import Committed
 from penstock.epochs.wire import OUT
 from penstock.errors import LaneMovedError
 from penstock.lane_servers.protocol import Located
+from penstock.observation import Recorder
+from penstock.runtime.lane_restore import LaneRestore
 from tests.unit.engines.driving import INPUTS, PARTITIONS, ignore
 from tests.unit.engines.programs import re_keyed, stateless
 from tests.unit.epochs.application import program_of
@@ -43,6 +45,8 @@ class Slots:
     def __init__(self, *hosts: str) -> None:
         self.there = dict(enumerate(hosts))
         self.lost: set[int] = set()
+        self.killers: set[int] = set()
+        """The lanes whose stores kill their slots, if they are used."""
         self.changed = self.is_renewed = False
         self.watched: Mapping[str, Any] = {}
         self.turns: list[int] = []
@@ -98,7 +102,9 @@ class Slots:
         with self._lock:
             self.asked.append((position, request))
         if position in self.lost:
-            raise SlotLostError("a slot is lost")
+            raise SlotLostError("a slot is lost", by_request=True)
+        if isinstance(request, RestoreLane) and request.lane in self.killers and not request.is_retry:
+            raise SlotLostError("a slot was killed", by_request=True)
         if not isinstance(request, RestoreLane):
             return pa.py_buffer(b"")
         return pa.py_buffer(msgspec.msgpack.encode((request.lane, "behind", 1, f"id-{request.lane}", PORTS[request.host])))
@@ -158,10 +164,21 @@ class TestPlacement:
         place(engine, [2])
         assert [request.is_retry for _, request in slots.of(RestoreLane)] == [False, False, True, False, False, False]
 
-    def test_a_slot_that_is_lost_meanwhile_moves_lanes(self, slots: Slots, engine: ManyHosts) -> None:
+    def test_a_slot_that_is_lost_meanwhile_names_its_lanes(self, slots: Slots, engine: ManyHosts) -> None:
         slots.lost = {1}
-        with pytest.raises(LaneMovedError, match="a slot is lost"):
+        with pytest.raises(SlotLostError, match="a slot is lost") as error:
             place(engine)
+        assert error.value.lanes == {4, 5}
+
+    def test_a_start_survives_lanes_whose_stores_kill_their_slots(
+        self, slots: Slots, engine: ManyHosts, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        none: Any = None
+        slots.killers = {1, 4}
+        LaneRestore(program(), engine, none, none, lambda positions, ends: [], Recorder()).run(COMMITTED)
+        assert caplog.text.count("restoring lanes once more: a slot was killed") == 1
+        retries = {request.lane for _, request in slots.of(RestoreLane) if request.is_retry}
+        assert retries == {1, 4}
 
     def test_without_lanes_nothing_is_restored(self, slots: Slots) -> None:
         free = replace(program_of(stateless(), 4), is_spread=True)

@@ -114,10 +114,12 @@ def test_one_that_ends_is_lost(pair: Pair, is_asked: bool) -> None:
     thread.join(PATIENCE_S)
     [error] = found
     assert isinstance(error, SlotLostError)
+    assert error.by_request
     assert "A slot on host has ended unexpectedly" in str(error)
     assert (slot.is_lost, slot.is_given_up) == (True, False)
-    with pytest.raises(SlotLostError, match="it was lost before"):
+    with pytest.raises(SlotLostError, match="it was lost before") as again:
         slot.ask(Load())
+    assert not again.value.by_request
 
 
 def test_a_close_by_another_thread_ends_the_wait_at_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +171,9 @@ def test_one_on_a_host_that_is_gone_is_lost_long_before_it_is_late(pair: Pair, m
     monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.01)
     looks = iter([True, True, False])
     slot = slot_of(pair, is_there=lambda: next(looks))
-    with pytest.raises(SlotLostError, match="its host does not answer"):
+    with pytest.raises(SlotLostError, match="its host does not answer") as error:
         slot.ask(Load(), deadline=time.monotonic() + PATIENCE_S)
+    assert not error.value.by_request
     assert (slot.is_lost, slot.is_given_up) == (True, True)
     assert next(looks, None) is None
 

@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 _RETURN_S = 2.0
 """How long a lost slot may take to return before its lanes move to others."""
 
+_END_S = 10.0
+"""How long a slot may take to end the process of another one."""
+
 _LOOK_EVERY_S = 0.5
 _SPREAD_EVERY_S = 60.0
 _ANSWER_S = 2.0
@@ -93,9 +96,9 @@ class ClusterSlots:
         for given_up in (slot for slot in before.values() if slot.is_given_up):
             for slot in self._settled.values():
                 if slot.host == given_up.host:
-                    with suppress(PenstockError):
-                        slot.ask(EndProcess(given_up.process))
-                    break
+                    with suppress(PenstockError):  # this one may be as stuck: then another one is asked
+                        slot.ask(EndProcess(given_up.process), deadline=time.monotonic() + _END_S)
+                        break
 
     def turn(self, epoch: int) -> bool:
         """See `Slots.turn`: all tasks become those of one job, and Spark spreads them over the executors that there are now."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from penstock.engines.messages import receive
 from penstock.engines.port import LateError, SlotLostError
 from penstock.engines.requests import Load
 from penstock.engines.serving import serve
+from penstock.engines.slots import Slot
 from penstock.epochs.program import Program
 from penstock.errors import ConfigError, LaneMovedError, PenstockError
 from penstock.spark import cluster_slots as module
@@ -374,6 +376,35 @@ def test_the_process_of_a_slot_that_was_given_up_is_ended_through_another_of_its
         cluster.slow_s = 0.0
         assert process.poll() is None
         assert sorted(slots.settled()) == [0, 1, 3]
+        assert process.wait(PATIENCE_S) < 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
+def test_if_that_one_does_not_answer_either_a_third_one_ends_it(
+    cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETURN_S", 0.05)
+    monkeypatch.setattr(module, "_END_S", 0.2)
+    cluster.cores = {"a": 4}
+    command = [sys.executable, "-c", "import time; time.sleep(60)", "penstock.spark.daemon"]
+    with subprocess.Popen(command) as process:
+        cluster.process = process.pid
+        slots.settled()
+        first, last = slots.slot(0), slots.slot(2)
+        stuck: list[Slot] = []
+        ask = Slot.ask
+
+        def asked(slot: Slot, request: Any, batches: Any = (), deadline: float = inf) -> Any:
+            if slot is first:
+                stuck.append(slot)
+                assert deadline - time.monotonic() <= 0.2
+                raise LateError("It is suspended, too.")
+            return ask(slot, request, batches, deadline)
+
+        last.kill()
+        monkeypatch.setattr(Slot, "ask", asked)
+        slots.settled()
+        assert stuck == [first]
         assert process.wait(PATIENCE_S) < 0
 
 

@@ -22,7 +22,7 @@ from penstock.engines.exchange import Way
 from penstock.engines.exchanging import Ending, Exchanging, Listen, Sending, decode_address
 from penstock.engines.messages import unpacked
 from penstock.engines.parts import by_lane, collected
-from penstock.engines.port import Batches, SlotLostError, TaskFailedError
+from penstock.engines.port import Batches, LateError, SlotLostError, TaskFailedError
 from penstock.engines.reading import Reading
 from penstock.engines.requests import RestoreLane, RowsRequest, RunStep
 from penstock.engines.slots import Slot
@@ -36,6 +36,10 @@ from penstock.epochs.wire import OUT, out
 
 _walks = count()
 """The numbers of walks whose rows slots exchange: a later one has a higher number, by which a slot knows rows that come late."""
+
+
+_SILENT_S = 60.0
+"""How long a slot that restores a lane may say nothing, at least: it loads the program first. Then it speaks each second."""
 
 
 class Errand(NamedTuple):
@@ -79,13 +83,23 @@ class Carrier:
         return self._all(done, errands)
 
     def restore(self, requests: Sequence[tuple[int, RestoreLane]], on_progress: Callable[[int, int], None]) -> list[Restored]:
-        """Restore lanes, each on the slot at a position; `on_progress` is called with a lane, and the offsets left to read."""
+        """Restore lanes, each on the slot at a position; `on_progress` is called with a lane, and the offsets left to read.
+
+        That may take as long as it takes, but a slot that says nothing for a while is lost.
+        """
         suspects: set[int] = set()
 
         def done(asked: tuple[int, RestoreLane]) -> Restored:
             position, request = asked
             try:
-                content = self._slot(position).ask(request, on_progress=lambda left: on_progress(request.lane, left))
+                content = self._slot(position).ask(
+                    request,
+                    on_progress=lambda left: on_progress(request.lane, left),
+                    patience_s=max(self._patience_s, _SILENT_S),
+                )
+            except LateError as error:  # for a restore, that is a lost slot: fewer records are of no use
+                suspects.add(request.lane)
+                raise SlotLostError(str(error)) from error
             except SlotLostError as error:
                 suspects.update([request.lane] * error.by_request)
                 raise

@@ -35,6 +35,7 @@ class Kind(IntEnum):
     ERROR = 6
     FORK = 7
     HELLO = 8
+    BUSY = 9
 
 
 def send(to: socket.socket, kind: Kind, content: bytes | pa.Buffer) -> None:

@@ -9,7 +9,9 @@ import gc
 import os
 import resource
 import socket
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +21,7 @@ import pyarrow as pa
 
 from penstock.engines.exchanging import Exchanging, Listen, SlotSide
 from penstock.engines.messages import Kind, described, receive, send, send_rows, unpacked
-from penstock.engines.requests import RestoreLane
+from penstock.engines.requests import Report, RestoreLane
 from penstock.epochs.program import Program
 
 COLLECT_EVERY = 100_000
@@ -28,6 +30,8 @@ with Python's default of 700, a quarter of its time was spent on collections."""
 
 STATE_DIR = "PENSTOCK_STATE_DIR"
 """The environment variable by which a host of a cluster has its own directory for stores."""
+
+_SPEAK_EVERY_S = 1.0
 
 _programs: dict[bytes, Program] = {}
 
@@ -90,7 +94,8 @@ def _answer(driver: socket.socket, packed_program: bytes, slot: SlotSide, totals
         program = loaded(packed_program)
         request: Any = cloudpickle.loads(content)  # the driver's, as above
         if isinstance(request, RestoreLane):
-            answer = request.restore(program, lambda left: send(driver, Kind.PROGRESS, msgspec.msgpack.encode(left)))
+            with _reporting(driver) as report:
+                answer = request.restore(program, report)
             send(driver, Kind.VALUE, answer)
         elif isinstance(request, Listen):
             send(driver, Kind.VALUE, request.answer(slot))
@@ -109,3 +114,30 @@ def _answer(driver: socket.socket, packed_program: bytes, slot: SlotSide, totals
         raise
     except (Exception, SystemExit) as error:  # raised in the driver; a user's function may call `sys.exit`
         send(driver, Kind.ERROR, described(error))
+
+
+@contextmanager
+def _reporting(driver: socket.socket) -> Iterator[Report]:
+    """Provide what reports the progress of a restore. Besides, the slot says each second that it is busy, for the driver to know.
+
+    To copy, check or compose a large store takes minutes, and most of it is a single call.
+    """
+    sending, is_done = threading.Lock(), threading.Event()
+
+    def report(left: int) -> None:
+        with sending:
+            send(driver, Kind.PROGRESS, msgspec.msgpack.encode(left))
+
+    def speak() -> None:
+        with suppress(OSError):  # the driver has closed the connection: the report or the answer will tell
+            while not is_done.wait(_SPEAK_EVERY_S):
+                with sending:
+                    send(driver, Kind.BUSY, b"")
+
+    speaking = threading.Thread(target=speak, name="penstock-busy", daemon=True)
+    speaking.start()
+    try:
+        yield report
+    finally:
+        is_done.set()
+        speaking.join()

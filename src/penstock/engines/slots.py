@@ -47,13 +47,21 @@ class Slot:
         self._lock = threading.Lock()
 
     def ask(
-        self, request: Any, batches: Batches = (), deadline: float = inf, on_progress: Callable[[int], None] | None = None
+        self,
+        request: Any,
+        batches: Batches = (),
+        deadline: float = inf,
+        on_progress: Callable[[int], None] | None = None,
+        patience_s: float = inf,
     ) -> pa.Buffer:
-        """Send a request and return its answer, or raise the error that it describes."""
+        """Send a request and return its answer, or raise the error that it describes.
+
+        It is late at the deadline, or if nothing was heard for `patience_s`.
+        """
         with self._lock:
             was_there = not self.is_lost
             try:
-                kind, content = self._watched(request, batches, deadline, on_progress)
+                kind, content = self._watched(request, batches, Wait(self._wake, deadline, patience_s), on_progress)
             except (EOFError, OSError) as error:
                 self.close()
                 text = f"A slot on {self.host} has ended unexpectedly ({error})."
@@ -86,12 +94,11 @@ class Slot:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _watched(
-        self, request: Any, batches: Batches, deadline: float, on_progress: Callable[[int], None] | None
+        self, request: Any, batches: Batches, wait: Wait, on_progress: Callable[[int], None] | None
     ) -> tuple[Kind, pa.Buffer]:
-        wait = Wait(self._wake, deadline)
         self._watch.begin(wait)
         try:
-            return self._answer(request, batches, on_progress)
+            return self._answer(request, batches, wait, on_progress)
         finally:  # why the watch has ended the wait counts, whatever that did to it: an answer may even have come
             self._watch.end(wait)
             if wait.is_late:
@@ -100,16 +107,19 @@ class Slot:
                 self.is_given_up = True
                 raise EOFError("its host does not answer")
 
-    def _answer(self, request: Any, batches: Batches, on_progress: Callable[[int], None] | None) -> tuple[Kind, pa.Buffer]:
+    def _answer(
+        self, request: Any, batches: Batches, wait: Wait, on_progress: Callable[[int], None] | None
+    ) -> tuple[Kind, pa.Buffer]:
         if self.is_lost:
             raise EOFError("it was lost before")
         send_rows(self._socket, batches)
         send(self._socket, Kind.REQUEST, cloudpickle.dumps(request))
         while True:
             kind, content = receive(self._socket)
-            if kind is not Kind.PROGRESS:
+            if kind not in (Kind.PROGRESS, Kind.BUSY):
                 return kind, content
-            if on_progress is not None:
+            wait.heard()
+            if kind is Kind.PROGRESS and on_progress is not None:
                 on_progress(msgspec.msgpack.decode(content))
 
 

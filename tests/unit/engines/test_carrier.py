@@ -36,6 +36,7 @@ class Slots:
     def __init__(self, *answers: Exception | None) -> None:
         self.asked: list[tuple[int, Any, Sequence[pa.RecordBatch]]] = []
         self.deadlines: set[float] = set()
+        self.patience_s = 0.0
         self._answers = answers
         self._lock = threading.Lock()
 
@@ -43,8 +44,11 @@ class Slots:
         slots = self
 
         class Slot:
-            def ask(self, request: Any, batches: Any = (), deadline: float = 0.0, on_progress: Any = None) -> pa.Buffer:
+            def ask(
+                self, request: Any, batches: Any = (), deadline: float = 0.0, on_progress: Any = None, patience_s: float = 0.0
+            ) -> pa.Buffer:
                 with slots._lock:
+                    slots.patience_s = patience_s
                     slots.asked.append((position, request, batches))
                     slots.deadlines.add(deadline)
                 error = slots._answers[position] if slots._answers else None
@@ -201,6 +205,20 @@ class TestSteps:
         assert len(slots.asked) > 2 * program.lanes
         assert {isinstance(request, Listen) for _, request, _ in slots.asked} == {reads, False}
         assert len(slots.deadlines) == 1
+
+
+@pytest.mark.parametrize(("patience_s", "silent_s"), [(PATIENCE_S, 60.0), (240.0, 240.0)])
+def test_a_slot_that_falls_silent_in_a_restore_is_lost_with_its_lane(
+    program: Program, patience_s: float, silent_s: float
+) -> None:
+    none: Any = None
+    slots = Slots(None, LATE, None)
+    carrier = Carrier(program, slots.slot, patience_s, lambda slot: none)
+    with pytest.raises(SlotLostError, match="late") as error:
+        carrier.restore([(lane, RestoreLane(lane, none, none)) for lane in range(3)], lambda lane, left: None)
+    carrier.close()
+    assert error.value.lanes == {1}
+    assert slots.patience_s == silent_s
 
 
 def test_rows_of_a_part_keep_their_order() -> None:

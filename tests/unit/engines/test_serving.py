@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -62,6 +63,14 @@ class SlowRestore(RestoreLane):
     def restore(self, program: Program, report: Callable[[int], None]) -> bytes:
         report(7)
         report(0)
+        return b"restored"
+
+
+class SilentRestore(RestoreLane):
+    """It copies a large store, for example."""
+
+    def restore(self, program: Program, report: Callable[[int], None]) -> bytes:
+        time.sleep(1.0)
         return b"restored"
 
 
@@ -140,6 +149,16 @@ def test_progress_comes_before_the_answer() -> None:
         assert slot.ask(SlowRestore(0, none, none), on_progress=seen.append).to_pybytes() == b"restored"
         assert slot.ask(SlowRestore(0, none, none)).to_pybytes() == b"restored"
     assert seen == [7, 0]
+
+
+def test_a_restore_without_a_report_says_that_it_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    none: Any = None
+    monkeypatch.setattr(serving, "_SPEAK_EVERY_S", 0.02)
+    before = threading.active_count()
+    with served() as (slot, _):
+        assert slot.ask(SilentRestore(0, none, none), patience_s=0.4).to_pybytes() == b"restored"
+        assert unpacked(slot.ask(Load())) == []
+    assert threading.active_count() <= before + 1  # that of the watch ends at its next look
 
 
 def test_it_is_prepared_by_the_first_request() -> None:

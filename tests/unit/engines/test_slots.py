@@ -228,3 +228,16 @@ def test_progress_may_be_followed_or_not(pair: Pair, seen: Callable[[], list[int
     thread.join(PATIENCE_S)
     assert found == [b"done"]
     assert followed == ([] if seen is None else [7, 0])
+
+
+def test_one_that_speaks_may_take_its_time_but_not_one_that_falls_silent(pair: Pair) -> None:
+    slot, seen = slot_of(pair), list[int]()
+    thread, found = asking(slot, on_progress=seen.append, patience_s=0.5)
+    received(pair[1])
+    for kind, content in [(Kind.BUSY, b""), (Kind.PROGRESS, b"\x07")] * 5:
+        time.sleep(0.1)
+        send(pair[1], kind, content)
+    assert not found
+    thread.join(PATIENCE_S)
+    assert isinstance(found[0], LateError)
+    assert seen == [7] * 5

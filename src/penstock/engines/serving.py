@@ -59,13 +59,17 @@ def added(totals: Iterable[Totals]) -> Totals:
     return Totals(**sums, memory=max((each.memory for each in found), default=0))
 
 
+class _DriverLeftError(Exception):
+    """The connection to the driver has ended. If a connection of the user's code does, that is an answer as other errors are."""
+
+
 def serve(driver: socket.socket, packed_program: bytes | pa.Buffer) -> Totals:
     """Answer requests until the driver closes the connection."""
     totals, content, slot = Totals(), bytes(packed_program), SlotSide()
     try:
         while True:
             _answer(driver, content, slot, totals)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
+    except _DriverLeftError:
         totals.memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return totals
     finally:
@@ -88,17 +92,18 @@ def loaded(packed_program: bytes) -> Program:
 
 def _answer(driver: socket.socket, packed_program: bytes, slot: SlotSide, totals: Totals) -> None:
     """Answer one request: an optional table, then what to do with it."""
-    _, table = receive(driver)
-    _, content = receive(driver)
+    with _until_driver_leaves():
+        _, table = receive(driver)
+        _, content = receive(driver)
     try:
         program = loaded(packed_program)
         request: Any = cloudpickle.loads(content)  # the driver's, as above
         if isinstance(request, RestoreLane):
             with _reporting(driver) as report:
                 answer = request.restore(program, report)
-            send(driver, Kind.VALUE, answer)
+            _say(driver, Kind.VALUE, answer)
         elif isinstance(request, Listen):
-            send(driver, Kind.VALUE, request.answer(slot))
+            _say(driver, Kind.VALUE, request.answer(slot))
         else:
             exchanging = request if isinstance(request, Exchanging) else None
             batches = unpacked(table) if exchanging is None else exchanging.received(slot)
@@ -106,14 +111,29 @@ def _answer(driver: socket.socket, packed_program: bytes, slot: SlotSide, totals
             rows = rows if exchanging is None else exchanging.sent(slot, program, rows)
             totals.records += sum(batch.num_rows for batch in batches) if request.reads_topics else 0
             del table, batches
-            send_rows(driver, rows)
+            with _until_driver_leaves():
+                send_rows(driver, rows)
             totals.rows += sum(batch.num_rows for batch in rows)
             totals.bytes += sum(batch.nbytes for batch in rows)
         totals.requests += 1
-    except (BrokenPipeError, ConnectionResetError):
+    except _DriverLeftError:
         raise
     except (Exception, SystemExit) as error:  # raised in the driver; a user's function may call `sys.exit`
-        send(driver, Kind.ERROR, described(error))
+        _say(driver, Kind.ERROR, described(error))
+
+
+def _say(driver: socket.socket, kind: Kind, content: bytes) -> None:
+    with _until_driver_leaves():
+        send(driver, kind, content)
+
+
+@contextmanager
+def _until_driver_leaves() -> Iterator[None]:
+    """Mark the end of the connection as the driver's. Other failures of it remain errors: Spark starts the task again."""
+    try:
+        yield
+    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        raise _DriverLeftError from error
 
 
 @contextmanager
@@ -126,7 +146,7 @@ def _reporting(driver: socket.socket) -> Iterator[Report]:
 
     def report(left: int) -> None:
         with sending:
-            send(driver, Kind.PROGRESS, msgspec.msgpack.encode(left))
+            _say(driver, Kind.PROGRESS, msgspec.msgpack.encode(left))
 
     def speak() -> None:
         with suppress(OSError):  # the driver has closed the connection: the report or the answer will tell

@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -74,6 +74,26 @@ class SilentRestore(RestoreLane):
         return b"restored"
 
 
+class BrokenRestore(RestoreLane):
+    """A restore whose source hangs up."""
+
+    def restore(self, program: Program, report: Callable[[int], None]) -> bytes:
+        report(7)
+        raise ConnectionResetError("the source hung up")
+
+
+class EagerRestore(RestoreLane):
+    """A restore that reports when the driver has gone, and would go on without it."""
+
+    def restore(self, program: Program, report: Callable[[int], None]) -> bytes:
+        ENTERED.set()
+        GO_ON.wait(PATIENCE_S)
+        for _ in range(10):
+            with suppress(OSError):
+                report(7)
+        return b"restored"
+
+
 def note() -> None:
     PREPARED.append("once")
 
@@ -97,7 +117,12 @@ def served(prepare: Callable[[], None] = nothing) -> Iterator[tuple[Slot, list[T
     """A slot in a thread, and what it has done in the end."""
     driver, own = socket_pair()
     done: list[Totals] = []
-    thread = threading.Thread(target=lambda: done.append(serve(own, packed(program(), prepare))))
+
+    def run() -> None:
+        with own:
+            done.append(serve(own, packed(program(), prepare)))
+
+    thread = threading.Thread(target=run)
     thread.start()
     slot = Slot(driver, "here", 0, Watch(), is_here=False)
     try:
@@ -105,7 +130,6 @@ def served(prepare: Callable[[], None] = nothing) -> Iterator[tuple[Slot, list[T
     finally:
         slot.close()
         thread.join(PATIENCE_S)
-        own.close()
 
 
 def test_requests_are_answered_one_by_one_and_counted() -> None:
@@ -132,6 +156,10 @@ def test_rows_that_come_from_no_topic_are_not_counted_as_records(monkeypatch: py
         (StateError("not at the epoch"), StateError),
         (ValueError("a bug"), TaskFailedError),
         (SystemExit("enough"), TaskFailedError),
+        (MemoryError("all of it"), TaskFailedError),
+        (ConnectionResetError("my database hung up"), TaskFailedError),
+        (BrokenPipeError("so did my cache"), TaskFailedError),
+        (EOFError("and my file"), TaskFailedError),
     ],
 )
 def test_an_error_is_an_answer_and_the_slot_goes_on(error: BaseException, expected: type[Exception]) -> None:
@@ -159,6 +187,28 @@ def test_a_restore_without_a_report_says_that_it_is_busy(monkeypatch: pytest.Mon
         assert slot.ask(SilentRestore(0, none, none), patience_s=0.4).to_pybytes() == b"restored"
         assert unpacked(slot.ask(Load())) == []
     assert threading.active_count() <= before + 1  # that of the watch ends at its next look
+
+
+def test_a_restore_that_loses_its_own_connection_is_an_answer_too() -> None:
+    none: Any = None
+    with served() as (slot, _):
+        with pytest.raises(TaskFailedError, match="the source hung up"):
+            slot.ask(BrokenRestore(0, none, none))
+        assert unpacked(slot.ask(Load())) == []
+
+
+def test_a_restore_ends_with_the_driver() -> None:
+    none: Any = None
+    ENTERED.clear()
+    GO_ON.clear()
+    with served() as (slot, done):
+        asking = threading.Thread(target=lambda: lost(slot, EagerRestore(0, none, none)))
+        asking.start()
+        assert ENTERED.wait(PATIENCE_S)
+        slot.close()
+        asking.join(PATIENCE_S)
+        GO_ON.set()
+    assert done[0].requests == 0
 
 
 def test_it_is_prepared_by_the_first_request() -> None:
@@ -194,7 +244,7 @@ def test_it_ends_if_the_driver_goes_before_it_has_answered() -> None:
     ENTERED.clear()
     GO_ON.clear()
     with served() as (slot, done):
-        asking = threading.Thread(target=lambda: lost(slot))
+        asking = threading.Thread(target=lambda: lost(slot, Waits()))
         asking.start()
         assert ENTERED.wait(PATIENCE_S)
         slot.close()
@@ -203,9 +253,9 @@ def test_it_ends_if_the_driver_goes_before_it_has_answered() -> None:
     assert (done[0].requests, done[0].rows) == (0, 0)
 
 
-def lost(slot: Slot) -> None:
+def lost(slot: Slot, request: Any) -> None:
     with pytest.raises(SlotLostError):
-        slot.ask(Waits())
+        slot.ask(request)
 
 
 class TestTheProgram:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from penstock.errors import StateError
-from penstock.lane_servers.server import Serving
+from penstock.lane_servers.server import Serving, is_alive
 
 _NOTE = "server"
 _MODULE = "penstock.lane_servers.server"
@@ -23,12 +23,13 @@ def ensure_server(root: Path, lanes: Path, engine: str, host: str, key: bytes, i
     """Return the port of the server of this host, which is started if need be. `root` is the application's directory."""
     with (root / f"{_NOTE}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        note, owner = root / _NOTE, _executor()
+        note = root / _NOTE
         known = json.loads(note.read_text()) if note.exists() else {}
         if known and _is_server(known["pid"]):
-            if (known["incarnation"], known["until"]) == (incarnation, owner):
-                return int(known["port"])
+            if known["incarnation"] == incarnation and is_alive(known["until"]):
+                return int(known["port"])  # which another executor of the host may have started
             os.kill(known["pid"], signal.SIGTERM)
+        owner = _executor()
         server = _started(Serving(str(lanes), engine, host, key, owner))
         note.write_text(json.dumps({"incarnation": incarnation, "until": owner, **server}))
         note.chmod(0o600)

@@ -136,12 +136,13 @@ def main() -> None:
     running.start()
     sys.stdout.write(f"{server.port}\n")
     sys.stdout.close()
-    while running.is_alive() and _is_alive(serving.until):
+    while running.is_alive() and is_alive(serving.until):
         running.join(_LOOK_EVERY_S)
     os._exit(0)
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process of this host runs."""
     with suppress(PermissionError):
         try:
             os.kill(pid, 0)

@@ -306,6 +306,29 @@ def test_a_host_has_one_server_for_a_start_and_ends_that_of_an_earlier_one(tmp_p
     end_processes()
 
 
+def test_executors_of_a_host_share_its_server_until_the_one_that_has_started_it_ends(
+    tmp_path: Path, connected: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "lanes-2" / "0001", {b"k": b"1"})
+
+    def port_in(executor: int) -> int:
+        monkeypatch.setattr(hosting, "_executor", lambda: executor)
+        return ensure_server(tmp_path, tmp_path / "lanes-2", "lmdb", "127.0.0.1", KEY, "one")
+
+    first = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        port = port_in(first.pid)
+        assert port_in(os.getpid()) == port
+        assert RemoteEngine(connected(("127.0.0.1", port)), 1).get("space", b"k") == b"1"
+    finally:
+        first.kill()
+        first.wait()
+    after = port_in(os.getpid())
+    assert after != port
+    assert RemoteEngine(connected(("127.0.0.1", after)), 1).get("space", b"k") == b"1"
+    end_processes()
+
+
 def test_a_server_ends_with_its_application(tmp_path: Path, connected: Connect) -> None:
     fill(tmp_path / "lanes-2" / "0001", {b"k": b"1"})
     port = ensure_server(tmp_path, tmp_path / "lanes-2", "lmdb", "127.0.0.1", KEY, "one")

@@ -16,9 +16,10 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from penstock.engines.connections import Address, accepted, connected, listening
+from penstock.engines.connections import MOST_HAND_SHAKES, Address, accepted, connected, listening
 from penstock.engines.messages import Kind, receive, send, send_rows, unpacked
 from penstock.errors import StateError
+from penstock.lane_servers.accepting import connections_to
 
 Batches = list[pa.RecordBatch]
 
@@ -64,6 +65,7 @@ class Inbox:
         self._sizes: dict[tuple[int, int], int] = {}
         self._changing = threading.Lock()
         self._connections: set[socket.socket] = set()
+        self._hand_shakes = threading.Semaphore(MOST_HAND_SHAKES)
         threading.Thread(target=self._accept, name="penstock-inbox", daemon=True).start()
 
     def put(self, parcel: Parcel, batches: Batches) -> bool:
@@ -108,17 +110,17 @@ class Inbox:
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
+        for connection in connections_to(self._listener):
+            self._hand_shakes.acquire()
             threading.Thread(target=self._receive, args=(connection,), name="penstock-inbox-rows", daemon=True).start()
 
     def _receive(self, connection: socket.socket) -> None:
         """Receive from one slot, until it ends."""
         try:
-            connection = accepted(connection, self._key, _HELLO_S)
+            try:
+                connection = accepted(connection, self._key, _HELLO_S)
+            finally:
+                self._hand_shakes.release()
             connection.settimeout(None)
             with self._changing:
                 self._connections.add(connection)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import PenstockError
+from penstock.lane_servers.accepting import connections_to
 from penstock.lane_servers.channel import Channel
 from penstock.lane_servers.protocol import decode_request, encode
 from penstock.lane_servers.visits import LaneFiles, LaneVisit, Visit
@@ -76,11 +77,7 @@ class Server:
 
     def run(self) -> None:
         """Serve, each connection in a thread of its own."""
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
+        for connection in connections_to(self._listener):
             if not self._connections.acquire(blocking=False):
                 connection.close()
                 continue

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.engines.connections import Address, accepted, listening
+from penstock.engines.connections import MOST_HAND_SHAKES, Address, accepted, listening
 from penstock.engines.messages import Kind, receive, send
 from penstock.engines.slots import Slot
 from penstock.engines.watching import Watch
 from penstock.errors import StateError
+from penstock.lane_servers.accepting import connections_to
 from penstock.spark.lane_task import Hello, decode_hello
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Registration:
         self._slots: dict[int, tuple[Slot, Hello]] = {}
         self._watches: dict[str, Watch] = {}
         self._changed = threading.Condition()
+        self._hand_shakes = threading.Semaphore(MOST_HAND_SHAKES)
         threading.Thread(target=self._accept, name="penstock-slots", daemon=True).start()
 
     @property
@@ -101,11 +103,8 @@ class Registration:
         return self._directory / "driver"
 
     def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
+        for connection in connections_to(self._listener):
+            self._hand_shakes.acquire()
             threading.Thread(target=self._greet, args=(connection,), name="penstock-slot-hello", daemon=True).start()
 
     def _greet(self, connection: socket.socket) -> None:
@@ -117,6 +116,8 @@ class Registration:
             _log.warning("refused a connection to the slots' listener: %s", error)
             connection.close()
             return
+        finally:
+            self._hand_shakes.release()
         with self._changed:
             watch = self._watches.setdefault(hello.host, Watch(partial(self._is_there, hello.host)))
             slot = Slot(connection, hello.host, hello.process, watch, is_here=self._is_here)

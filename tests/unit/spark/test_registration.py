@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -126,6 +126,19 @@ def test_one_that_says_nothing_is_given_up(unix: Registration, monkeypatch: pyte
     with closing(connected(unix.address, unix.key)) as task:
         assert is_closed(task)
     assert unix.live == {}
+
+
+def test_strangers_who_say_nothing_are_few_at_a_time_and_a_task_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_HAND_SHAKES", 2)
+    monkeypatch.setattr(module, "_HELLO_S", 0.5)
+    before = threading.active_count()
+    with closing(Registration(PROGRAM, "127.0.0.1")) as made, ExitStack() as opened:
+        for _ in range(6):
+            opened.enter_context(socket.create_connection(made.address))
+        time.sleep(0.2)
+        assert threading.active_count() - before <= 1 + 2
+        with closing(accepted(made, 0, 1)):
+            assert list(made.live) == [0]
 
 
 def test_a_later_task_replaces_an_earlier_one(registration: Registration) -> None:

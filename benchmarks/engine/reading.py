@@ -43,6 +43,7 @@ WORKLOAD = Totals(title="one large epoch", keys=100_000, records=4_000_000)
 """With the default scale, two million records."""
 PARTITIONS, LANES = 16, 2
 PATIENCE_S = 600.0
+MOST_BYTES = 256 << 20
 PLENTY = 1 << 40
 SLOTS, DRIVER = "slots that read, s", "one reader in the driver, s"
 KINDS: dict[str, tuple[str, Topologies]] = {
@@ -94,8 +95,9 @@ def _measured(kind: str, servers: str, topic: str, directory: Path, rounds: int)
         engine = OneHost(program, SparkSlots(program, _nothing, spark), PATIENCE_S, "spark", "Spark tasks")
         engine.start()
         engine.warm()
+        reading = Reading(ranges, {topic: 0}, lambda: RangeReader(settings, PATIENCE_S, MOST_BYTES))
         ways: dict[str, Callable[[Epoch], pa.Table]] = {
-            SLOTS: lambda epoch: engine.read(epoch, Reading(ranges, {topic: 0}, lambda: RangeReader(settings, PATIENCE_S))),
+            SLOTS: lambda epoch: engine.read(epoch, reading),
             DRIVER: lambda epoch: engine.run(epoch, _read_by_driver(epoch, settings, ranges), is_small=False),
         }
         found: list[dict[str, float]] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
+from itertools import takewhile
+from math import inf
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +27,15 @@ _MOST_AHEAD = 50_000
 class RangeReader:
     """Reads partitions whose ranges usually continue from one call to the next; what is read again is kept for one call.
 
-    A call fails if nothing arrives for `timeout_s`.
+    It reads at most about `most_bytes` ahead of what was asked for; up to twice as much if partitions are uneven. A call fails if
+    nothing arrives for `timeout_s`.
     """
 
-    def __init__(self, settings: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(self, settings: Mapping[str, str], timeout_s: float, most_bytes: int) -> None:
         self._timeout_s = timeout_s
+        self._most_bytes = most_bytes
         self._chunks: dict[Partition, deque[Chunk]] = {}
+        self._sizes: dict[Partition, deque[int]] = {}
         self._begins: dict[Partition, int] = {}
         self._read_to: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
@@ -61,11 +66,13 @@ class RangeReader:
                 chunks = self._chunks[place]
                 while chunks and chunks[0].offsets[-1] < begin:
                     chunks.popleft()
+                    self._sizes[place].popleft()
                 self._begins[place] = begin
             self._resume(ranges)
             return
         self._begins, self._read_to = begins, dict(begins)
         self._chunks = {place: deque() for place in begins}
+        self._sizes = {place: deque() for place in begins}
         self._let_go_on(list(self._paused))
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._read_to.items()])
 
@@ -90,6 +97,7 @@ class RangeReader:
             for place, mine in by_partition(records).items():
                 chunk = chunk_of(mine, -1)
                 self._chunks[place].append(chunk)
+                self._sizes[place].append(chunk.batch.nbytes)
                 self._read_to[place] = max(self._read_to[place], int(chunk.offsets[-1]) + 1)
             for message in messages:
                 if message.error() is not None and (found := end_in(message)) is not None:
@@ -98,9 +106,20 @@ class RangeReader:
             self._pause(ends)
 
     def _pause(self, ends: Mapping[Partition, int]) -> None:
-        """Let the partitions wait that are far ahead, so that what is kept stays bounded."""
-        begins = {**self._begins, **ends}
-        ahead = [place for place, end in begins.items() if self._read_to[place] - end > _MOST_AHEAD and place not in self._paused]
-        if ahead:
-            self._paused.update(ahead)
-            self._consumer.pause([TopicPartition(*place) for place in ahead])
+        """Let the partitions wait that are far ahead, so that what is kept stays bounded; none that has not reached its end."""
+        wanted = {**self._begins, **ends}
+        ahead = {place: self._bytes_after(end, place) for place, end in wanted.items() if self._read_to[place] > end}
+        share = self._most_bytes / len(wanted) if sum(ahead.values()) > self._most_bytes else inf
+        far = [
+            place
+            for place, size in ahead.items()
+            if (self._read_to[place] - wanted[place] > _MOST_AHEAD or size > share) and place not in self._paused
+        ]
+        if far:
+            self._paused.update(far)
+            self._consumer.pause([TopicPartition(*place) for place in far])
+
+    def _bytes_after(self, end: int, place: Partition) -> int:
+        """Return the size of a partition's chunks that begin at an offset or later."""
+        kept = zip(reversed(self._chunks[place]), reversed(self._sizes[place]), strict=True)
+        return sum(size for _, size in takewhile(lambda each: each[0].offsets[0] >= end, kept))

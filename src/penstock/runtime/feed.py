@@ -51,9 +51,11 @@ class Feed:
         self._on_statistics = on_statistics
         self._source_of: dict[str, int] = {}
         self._reader: InputReader | None = None
+        self._most_bytes = 0
 
     def open(self, offsets: Mapping[Partition, int], most_bytes: int) -> Input:
         """Start to read at `offsets`, for epochs of at most about `most_bytes`."""
+        self._most_bytes = most_bytes
         most = _EPOCHS_KEPT * self._config.max_epoch_records, _EPOCHS_KEPT * most_bytes
         self._reader = InputReader(self._settings, offsets, *most, self._on_statistics)
         is_ordered = is_needed(offsets, is_timed(self._program))
@@ -80,7 +82,8 @@ class Feed:
         """Return how slots read these ranges for themselves."""
         settings = revealed(self._settings)  # slots need them, but pickling would hide secrets
         timeout_s = self._config.broker_timeout_ms / 1_000
-        return Reading(ranges, dict(self._source_of), lambda: RangeReader(settings, timeout_s))
+        ahead = self._most_bytes // self._program.lanes  # together, slots read about one epoch ahead
+        return Reading(ranges, dict(self._source_of), lambda: RangeReader(settings, timeout_s, ahead))
 
     def record(self, partition: Partition, offset: int) -> pa.Table:
         """Return one record: key, value, timestamp, headers."""

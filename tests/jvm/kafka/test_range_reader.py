@@ -22,12 +22,13 @@ pytestmark = pytest.mark.jvm
 
 PATIENCE_S = 30.0
 COUNT = 3_000
+MOST_BYTES = 1 << 30
 PARTITIONS = 3
 
 
 @contextmanager
 def reading(servers: str, timeout_s: float = PATIENCE_S) -> Iterator[RangeReader]:
-    reader = RangeReader(input_settings(config(servers), "app"), timeout_s)
+    reader = RangeReader(input_settings(config(servers), "app"), timeout_s, MOST_BYTES)
     try:
         yield reader
     finally:

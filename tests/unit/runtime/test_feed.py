@@ -130,9 +130,11 @@ class TestRecords:
                 self.is_closed = True
 
         monkeypatch.setattr(module, "RangeReader", Slots)
+        feed.open({A1: 0}, 1_000)
         assert feed.record(A1, 9).column("key").to_pylist() == [b"a1@9"]
         assert [reader.is_closed for reader in opened] == [True]
         assert opened[0].arguments[0]["group.id"] == "app"
+        assert opened[0].arguments[2] == 500  # one of two slots: together they read an epoch ahead
 
     def test_an_empty_batch_stays_empty(self) -> None:
         assert coded(batch(A0, 0).slice(0, 0), 0, 0).num_rows == 0

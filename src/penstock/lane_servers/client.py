@@ -125,7 +125,10 @@ class RemoteEngine:
 
     def get_many(self, space: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `Engine.get_many`."""
-        return self._client.ask(Get(self._number, space, list(keys)), decode_values)
+        found: list[bytes | None] = []
+        while len(found) < len(keys):
+            found += self._client.ask(Get(self._number, space, list(keys[len(found) :])), decode_values)
+        return found
 
     def scan(self, space: str, lower: bytes | None, upper: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """See `Engine.scan`; reads pages."""

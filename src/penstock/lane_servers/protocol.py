@@ -17,7 +17,7 @@ class Take(msgspec.Struct, tag="take", frozen=True):
 
 
 class Get(msgspec.Struct, tag="get", frozen=True):
-    """Read keys; the answer is their values."""
+    """Read keys; the answer is their values, of the first ones only if all would be too long for a frame."""
 
     snapshot: int
     space: str

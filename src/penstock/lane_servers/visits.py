@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import IO
 
@@ -33,6 +33,8 @@ from penstock.state.files import CHUNK, compact_copy, size_of
 
 PAGE_ROWS = 1_000
 PAGE_BYTES = 1 << 20
+MOST_BYTES_OF_KEYS = 32 << 20
+"""Of values in an answer, which has to fit into a frame."""
 
 
 class LaneFiles:
@@ -156,9 +158,16 @@ class DriverVisit(Visit):
         return self._globals()
 
 
+def _first(values: list[bytes | None]) -> list[bytes | None]:
+    """Return as many values as fit into an answer, at least one."""
+    sizes = accumulate(0 if value is None else len(value) for value in values)
+    fit = sum(1 for _ in takewhile(lambda size: size <= MOST_BYTES_OF_KEYS, sizes))
+    return values[: max(1, fit)]
+
+
 def _read(engine: Engine, request: Get | Page | Measure) -> object:
     if isinstance(request, Get):
-        return engine.get_many(request.space, request.keys)
+        return _first(engine.get_many(request.space, request.keys))
     if isinstance(request, Measure):
         return engine.count(request.space), engine.size(request.space)
     rows, size = [], 0

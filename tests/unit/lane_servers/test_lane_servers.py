@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -111,6 +112,24 @@ class TestReads:
     def test_pages_are_limited_by_their_bytes_too(self, engine: RemoteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "PAGE_BYTES", 1)
         assert len(list(engine.scan("space", None, b"020"))) == 20
+
+    @pytest.mark.parametrize("most", [1, 9, 500])
+    def test_values_that_are_too_long_for_an_answer_come_in_several(
+        self, engine: RemoteEngine, monkeypatch: pytest.MonkeyPatch, most: int
+    ) -> None:
+        monkeypatch.setattr(module, "MOST_BYTES_OF_KEYS", most)
+        keys = [b"missing", *ENTRIES, b"missing"]
+        ask, answers = LaneClient.ask, list[int]()
+
+        def noting(*arguments: Any) -> Any:
+            answer: Any = ask(*arguments)
+            answers.append(sum(len(value or b"") for value in answer))
+            return answer
+
+        monkeypatch.setattr(LaneClient, "ask", noting)
+        assert engine.get_many("space", keys) == [ENTRIES.get(key) for key in keys]
+        assert max(answers) <= max(most, len(b"v249"))
+        assert engine.get_many("space", []) == []
 
     def test_it_can_only_be_read(self, engine: RemoteEngine) -> None:
         with pytest.raises(StateError, match="can only be read"):

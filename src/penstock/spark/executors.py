@@ -16,6 +16,7 @@ import pyspark
 from pyspark import SparkContext
 
 from penstock.errors import ConfigError
+from penstock.spark.failures import end_of
 
 _PACKAGES = ("penstock", "pyarrow", "msgspec", "confluent-kafka")
 _SPARK = "pyspark"
@@ -38,10 +39,16 @@ class Executor(NamedTuple):
 
 
 def active(context: SparkContext) -> list[tuple[str, str, int]]:
-    """Return the id, the host and the cores of each executor that there is now."""
-    summaries = context._jsc.sc().statusStore().executorList(True)
-    found = [summaries.apply(number) for number in range(summaries.size())]
-    each = [(one.id(), one.hostPort().rpartition(":")[0], one.totalCores()) for one in found]
+    """Return the id, the host and the cores of each executor that there is now; raises if the context has ended."""
+    try:
+        summaries = context._jsc.sc().statusStore().executorList(True)
+        found = [summaries.apply(number) for number in range(summaries.size())]
+        each = [(one.id(), one.hostPort().rpartition(":")[0], one.totalCores()) for one in found]
+    except Exception as error:
+        end = end_of(context)
+        if end is None:
+            raise
+        raise end from error
     return sorted(one for one in each if one[0] != "driver")
 
 
@@ -73,6 +80,9 @@ def inspected(context: SparkContext, tasks: int, state_dir: str, variable: str) 
     try:
         found = context.parallelize(range(tasks), tasks).mapPartitions(_task(state_dir, variable)).collect()
     except Exception as error:
+        end = end_of(context)
+        if end is not None:
+            raise end from error
         raise ConfigError(f"An executor cannot run a Python task. {CURE}\n  {str(error)[:2_000]}") from error
     return sorted({Executor(*row) for row in found})
 

@@ -1,8 +1,10 @@
-"""Why a query's Spark job failed: the error that the task which read a store has raised, found in Spark's report."""
+"""Why a Spark job failed: the error that the task of a query has raised, found in Spark's report; or Spark itself is gone."""
 
 from __future__ import annotations
 
 import re
+
+from pyspark import SparkContext
 
 from penstock import errors
 from penstock.errors import PenstockError, ProcessingError
@@ -33,6 +35,18 @@ def raised_in_task(error: BaseException) -> PenstockError | None:
 def is_executor_lost(error: BaseException) -> bool:
     """Whether a job on a cluster failed because an executor was lost."""
     return any(sign in str(error) for sign in _EXECUTOR_LOST)
+
+
+def end_of(context: SparkContext) -> PenstockError | None:
+    """Return the error of a context that has ended, so that it runs no other job; None if it is there."""
+    try:
+        java = context._jsc  # None if it was stopped by this process
+        if java is not None and not java.sc().isStopped():
+            return None
+        what = "The Spark context was stopped, by the code that has opened it or by the cluster"
+    except Exception:  # whatever Py4J raises when nobody answers
+        what = "Spark's JVM has ended: it was killed, or its log says why"
+    return PenstockError(f"{what}. Its tasks, which are the slots of lanes, have ended with it. Start the application again.")
 
 
 def own_text(report: str) -> str:

@@ -18,6 +18,7 @@ from pyspark import SparkContext
 
 from penstock.engines.serving import Totals, added
 from penstock.errors import PenstockError
+from penstock.spark.failures import end_of
 from penstock.spark.lane_task import LaneTask
 from penstock.spark.registration import Registration
 
@@ -90,12 +91,11 @@ class LaneJob:
             self._context.cancelJobGroup(self._group)
 
     def _run(self) -> None:
-        self._context.setLocalProperty("spark.scheduler.pool", POOL)  # of this thread alone, as the job group
         task = LaneTask(self._registration.address, self._registration.key)
         while not self._is_closing and self.failure is None:
-            self._name_job("" if self._last_epoch is None else f", after epoch {self._last_epoch}")
             self._began = self._clock()
             try:
+                self._name_job("" if self._last_epoch is None else f", after epoch {self._last_epoch}")
                 done = self._context.parallelize(self._positions, len(self._positions)).mapPartitions(task).collect()
                 self._ended(added(done))
             except Exception as error:  # submitted again, or raised where a slot is needed
@@ -112,17 +112,22 @@ class LaneJob:
         self._first_epoch = None
 
     def _name_job(self, what: str) -> None:
-        """Name the next job of this thread."""
+        """Name the next job of this thread, and put it into the pool of lanes."""
+        self._context.setLocalProperty("spark.scheduler.pool", POOL)
         about = f"penstock {self._title}: slots {self._positions[0]}-{self._positions[-1]}{what}"
         self._context.setJobGroup(self._group, about, interruptOnCancel=False)
 
     def _lost(self, error: Exception) -> None:
-        """Note that the job has failed; give it up if that happens too often."""
+        """Note that the job has failed; give it up if that happens too often, or if nothing runs jobs any more."""
         now, reason = self._clock(), str(error).strip()[:_REASON]
-        if len(self._failed_at) == _MOST_LOST and now - self._failed_at[0] < _LOST_IN_S:
+        self.failure = end_of(self._context)
+        if self.failure is None and len(self._failed_at) == _MOST_LOST and now - self._failed_at[0] < _LOST_IN_S:
             self.failure = PenstockError(
                 f"The Spark job of the lanes has failed {_MOST_LOST + 1} times within {_LOST_IN_S:g} s. The last time:\n{reason}"
             )
+        if self.failure is not None:
+            _log.error("the Spark job of the lanes has failed, and is given up: %s", reason)
+            self._registration.close_slots(self._positions)
             self._registration.notify()
             return
         self._failed_at.append(now)

@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from penstock.engines.slots import Slot
 from penstock.epochs.packing import packed
 from penstock.epochs.program import Program
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 from penstock.spark.context import Spark
 from penstock.spark.lane_job import LaneJob
 from penstock.spark.registration import Registration
@@ -38,9 +39,9 @@ class SparkSlots:
         self._is_closed = False
         self._lock = threading.Lock()
 
-    @property
+    @cached_property
     def size(self) -> int:
-        """See `Slots.size`."""
+        """See `Slots.size`; a context of somebody else's is asked only once, because it may end."""
         return self._spark.slots(self._lanes)
 
     @property
@@ -66,7 +67,8 @@ class SparkSlots:
             if live:
                 return live.get(position % self.size) or live[sorted(live)[position % len(live)]]
         cure = "Check the log of Spark's JVM, and that its Python can import penstock."
-        raise ConfigError(f"No slot has registered within {_FIRST_S:g} s. {cure}")
+        text = f"No slot has registered within {_FIRST_S:g} s. {cure}"
+        raise PenstockError(f"All slots were lost. {text}") if self._first_at else ConfigError(text)
 
     def _await_first(self, position: int) -> None:
         """Wait for a slot that has yet to come: otherwise the first one would restore all lanes, one after the other."""

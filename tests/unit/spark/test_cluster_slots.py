@@ -212,6 +212,17 @@ class TestSettled:
         with pytest.raises(ConfigError, match=r"No slot has registered within 0\.1 s\. Check that executors can start Python"):
             slots.settled()
 
+    def test_if_slots_were_there_before_it_is_no_matter_of_settings(
+        self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        slots.settled()
+        monkeypatch.setattr(module, "EXECUTORS_TIMEOUT_S", 0.1)
+        monkeypatch.setattr(module, "_RETURN_S", 0.0)
+        slots._registration.close_slots(range(4))
+        with pytest.raises(PenstockError, match=r"All slots were lost\. No slot has registered within") as found:
+            slots.settled()
+        assert not isinstance(found.value, ConfigError)
+
     def test_some_are_enough_if_the_others_do_not_come(
         self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -17,7 +17,7 @@ from penstock.cli import cluster_checks
 from penstock.cli.cluster_checks import examine_cluster
 from penstock.cli.findings import Level
 from penstock.config import Config
-from penstock.errors import ConfigError, StateError
+from penstock.errors import ConfigError, PenstockError, StateError
 from penstock.spark import executors as module
 from penstock.spark.executors import (
     _PACKAGES,
@@ -47,7 +47,8 @@ def context(error: Exception | None = None) -> Any:
         assert list(numbers) == list(range(tasks))
         return SimpleNamespace(mapPartitions=lambda task: SimpleNamespace(collect=lambda: mapped(task, tasks)))
 
-    return SimpleNamespace(parallelize=parallelize)
+    there = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+    return SimpleNamespace(parallelize=parallelize, _jsc=there)
 
 
 class Summaries:
@@ -94,6 +95,25 @@ class TestExecutors:
         cluster.executors = {"2": ("b", 4), "1": ("10.0.0.1", 2), "3": ("b", 1)}
         assert active(cluster.context) == [("1", "10.0.0.1", 2), ("2", "b", 4), ("3", "b", 1)]
         assert by_host(active(cluster.context)) == {"10.0.0.1": 2, "b": 5}
+
+    @pytest.mark.parametrize(
+        ("is_stopped", "named"), [(None, "JVM has ended"), (True, "context was stopped"), (False, "no list")]
+    )
+    def test_those_of_a_context_that_has_ended_are_an_error_that_says_so(self, is_stopped: bool | None, named: str) -> None:
+        def asked() -> Any:
+            if is_stopped is None:
+                raise ConnectionRefusedError("nobody answers")
+            return SimpleNamespace(statusStore=refused, isStopped=lambda: is_stopped)
+
+        def refused() -> None:
+            raise RuntimeError("no list")
+
+        ended: Any = SimpleNamespace(_jsc=SimpleNamespace(sc=asked))
+        with pytest.raises(RuntimeError if is_stopped is False else PenstockError, match=named):
+            active(ended)
+        ended._jsc = None
+        with pytest.raises(PenstockError, match="context was stopped"):
+            active(ended)
 
     def test_they_are_settled_when_no_more_register(
         self, cluster: Summaries, clock: list[float], monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.serving import Totals
+from penstock.errors import PenstockError
 from penstock.spark import lane_job as module
 from penstock.spark.lane_job import LEASE_S, LaneJob
 from penstock.spark.lane_task import LaneTask
@@ -36,6 +38,7 @@ class Driver:
         self.cancelled: list[str] = []
         self.notices = 0
         self.tasks: list[LaneTask] = []
+        self.is_stopped = False
         self.is_deaf = False
         """Whether tasks go on although their slots are closed."""
         self.late = 0
@@ -44,6 +47,11 @@ class Driver:
         """How the next runs end."""
         self._is_over = threading.Event()
         self._failure: Exception | None = None
+
+    @property
+    def _jsc(self) -> Any:
+        """The context in the JVM."""
+        return SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: self.is_stopped))
 
     def setLocalProperty(self, name: str, value: str) -> None:
         self.properties[name] = value
@@ -198,6 +206,46 @@ def test_one_that_fails_too_often_is_given_up(driver: Driver, job: LaneJob) -> N
     until("its thread has ended", lambda: not job._thread.is_alive())
     assert str(job.failure) == "The Spark job of the lanes has failed 6 times within 60 s. The last time:\nfailure 5"
     assert (len(driver.runs), driver.notices) == (6, 1)
+
+
+def test_a_context_that_was_stopped_is_named_at_once(driver: Driver, job: LaneJob, caplog: pytest.LogCaptureFixture) -> None:
+    job.start()
+    runs(driver, 1)
+    driver.is_stopped = True
+    driver.fail(RuntimeError("Job 0 cancelled because SparkContext was shut down"))
+    until("it is given up", lambda: job.failure is not None)
+    until("its thread has ended", lambda: not job._thread.is_alive())
+    assert re.match("The Spark context was stopped, .* Start the application again", str(job.failure))
+    assert (type(job.failure), len(driver.runs), driver.notices, driver.closed) == (PenstockError, 1, 1, [range(2, 5)])
+    assert "is given up: Job 0 cancelled because SparkContext was shut down" in caplog.text
+
+
+def test_a_jvm_that_dies_is_named_wherever_the_job_meets_it(
+    driver: Driver, job: LaneJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError("nobody answers")
+
+    job.start()
+    runs(driver, 1)
+    monkeypatch.setattr(Driver, "_jsc", property(refuse))
+    monkeypatch.setattr(driver, "setJobGroup", refuse)
+    driver.fail(ConnectionRefusedError("nobody answers"))
+    until("its thread has ended", lambda: not job._thread.is_alive())
+    assert str(job.failure).startswith("Spark's JVM has ended")
+    assert (type(job.failure), driver.notices) == (PenstockError, 1)
+
+
+def test_an_error_before_the_job_is_submitted_counts_as_its_own(
+    driver: Driver, job: LaneJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("no names today")
+
+    monkeypatch.setattr(driver, "setJobGroup", refuse)
+    job.start()
+    until("it is given up", lambda: job.failure is not None)
+    assert "failed 6 times within 60 s. The last time:\nno names today" in str(job.failure)
 
 
 def test_one_that_fails_as_often_but_rarely_is_not(driver: Driver, job: LaneJob) -> None:

@@ -164,6 +164,32 @@ def test_tasks_that_never_come_are_an_error_after_a_while(
         slots.slot(0)
 
 
+def test_if_slots_were_there_before_it_is_no_matter_of_settings(
+    come: tuple[Come, SparkSlots], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exit code lets a supervisor start the application again."""
+    monkeypatch.setattr(module, "_FIRST_S", 0.05)
+    registered, slots = come
+    registered.add(0)
+    slots.slot(0)
+    registered.live.clear()
+    with pytest.raises(PenstockError, match=r"All slots were lost\. No slot has registered within") as found:
+        slots.slot(0)
+    assert not isinstance(found.value, ConfigError)
+
+
+def test_a_context_that_has_ended_is_not_asked_for_slots(
+    spark: Spark, slots: SparkSlots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert slots.size == 2
+
+    def refuse(lanes: int) -> int:
+        raise AttributeError("'NoneType' object has no attribute 'sc'")
+
+    monkeypatch.setattr(spark, "slots", refuse)
+    assert slots.size == 2
+
+
 def test_after_a_lease_the_same_positions_have_new_tasks(
     spark: Spark, slots: SparkSlots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,4 +223,4 @@ def test_closing_ends_all_tasks_and_submits_none_afterwards(is_open: bool) -> No
             thread.join(PATIENCE_S)
     assert all(slot.is_lost for slot in found)
     assert slots.hosts == {}
-    assert (len(context.groups), context.cancelled) == (int(is_open), [])
+    assert (context.jobs, context.cancelled) == (int(is_open), [])

@@ -21,14 +21,20 @@ class Context:
     """Runs each task in a process of its own, which may be lost so often."""
 
     def __init__(self, most_failures: int) -> None:
-        self.groups: list[str] = []
+        self.jobs = 0
+        """Those with tasks."""
         self.cancelled: list[str] = []
         self.properties: dict[str, str] = {}
         self._most_failures = most_failures
         self._numbers = count()
 
+    @property
+    def _jsc(self) -> Any:
+        """The context in the JVM, which nobody stops."""
+        return SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+
     def setJobGroup(self, group: str, about: str, interruptOnCancel: bool) -> None:
-        self.groups.append(group)
+        """Nobody looks at the names of jobs here."""
 
     def setLocalProperty(self, name: str, value: str) -> None:
         self.properties[name] = value
@@ -38,7 +44,11 @@ class Context:
 
     def parallelize(self, items: Sequence[int], tasks: int) -> Any:
         assert len(items) == tasks
+        self.jobs += 1
         return SimpleNamespace(mapPartitions=lambda task: SimpleNamespace(collect=lambda: self._run(task, items)))
+
+    def emptyRDD(self) -> Any:
+        return SimpleNamespace(collect=list)
 
     def _run(self, task: Callable[[Iterable[int]], Iterator[Any]], items: Sequence[int]) -> list[Any]:
         return Job(cloudpickle.dumps(task), self._numbers, self._most_failures).results(items)

@@ -102,17 +102,22 @@ class ClusterSlots:
 
     def turn(self, epoch: int) -> bool:
         """See `Slots.turn`: all tasks become those of one job, and Spark spreads them over the executors that there are now."""
-        due = [job.turn(epoch) for job in self._jobs]
-        if not any(due) and not self._is_uneven():
-            return False
+        is_due = any(job.is_due for job in self._jobs) or self._is_uneven()
+        if is_due:
+            self._renew(epoch)
+        for job in self._jobs:
+            job.note(epoch)
+        return is_due
+
+    def _renew(self, epoch: int) -> None:
+        """End all jobs, and submit one for an epoch and those after it."""
         with self._lock:
             for job in self._jobs:
                 job.close()
-            context = self._spark.open().result()
-            self._jobs = [LaneJob(context, self._program.application_id, range(self._size), self._registration)]
+            context, title = self._spark.open().result(), self._program.application_id
+            self._jobs = [LaneJob(context, title, range(self._size), self._registration, after=epoch - 1)]
             self._jobs[0].start()
             self._spread_at = time.monotonic()
-        return True
 
     def _is_uneven(self) -> bool:
         """Whether an executor has no slot although another has several; renewed for that once a minute at most."""

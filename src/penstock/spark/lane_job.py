@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyspark import SparkContext
 
@@ -34,8 +35,29 @@ _AGAIN_S = 0.1
 _REASON = 2_000
 
 
+@dataclass
+class _Lease:
+    """A run of the job: when it began, and the epochs that have begun in it. `after` is the last one before, if known."""
+
+    began: float
+    after: int | None
+    first: int | None = None
+    last: int | None = None
+
+    def note(self, epoch: int) -> None:
+        """Note that an epoch begins."""
+        self.first = epoch if self.first is None else self.first
+        self.last = epoch
+
+    def __str__(self) -> str:
+        return "no epoch" if self.first is None else f"epochs {self.first}-{self.last}"
+
+
 class LaneJob:
-    """Runs a task for each of some positions, which register at `registration`; `clock` says when a lease is over."""
+    """Runs a task for each of some positions, which register at `registration`; `clock` says when a lease is over.
+
+    `after` is the epoch before the first one that it runs, if that is known.
+    """
 
     def __init__(
         self,
@@ -44,6 +66,7 @@ class LaneJob:
         positions: range,
         registration: Registration,
         clock: Callable[[], float] = time.monotonic,
+        after: int | None = None,
     ) -> None:
         self._context = context
         self._title = title
@@ -53,9 +76,8 @@ class LaneJob:
         self._group = f"penstock-{title}-{positions.start}"
         self._is_closing = False
         self._failed_at: deque[float] = deque(maxlen=_MOST_LOST)
-        self._began = clock()
-        self._first_epoch: int | None = None
-        self._last_epoch: int | None = None
+        self._lease = _Lease(clock(), after)
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="penstock-lane-job", daemon=True)
         self.failure: PenstockError | None = None
         """Why the job was given up; None if it runs."""
@@ -66,16 +88,20 @@ class LaneJob:
         """Submit the job, without waiting."""
         self._thread.start()
 
-    def turn(self, epoch: int) -> bool:
-        """Note that an epoch begins; return whether the lease is over, so that the job should be renewed."""
-        if self._first_epoch is None:
-            self._first_epoch = epoch
-        self._last_epoch = epoch
-        return self._clock() - self._began >= LEASE_S
+    @property
+    def is_due(self) -> bool:
+        """Whether the lease is over, so that the job should be renewed."""
+        return self._clock() - self._lease.began >= LEASE_S
 
-    def renew(self) -> None:
-        """Let all tasks end and submit the job again: Python's processes take it up with what they have loaded."""
-        self._began = self._clock()
+    def note(self, epoch: int) -> None:
+        """Note that an epoch begins, after a renewal if there is one."""
+        with self._lock:
+            self._lease.note(epoch)
+
+    def renew(self, epoch: int) -> None:
+        """Let all tasks end, and submit the job again for an epoch: Python's processes take it up with what they have loaded."""
+        with self._lock:
+            self._lease = _Lease(self._clock(), epoch - 1)
         self._registration.close_slots(self._positions)
 
     def close(self) -> None:
@@ -93,23 +119,31 @@ class LaneJob:
     def _run(self) -> None:
         task = LaneTask(self._registration.address, self._registration.key)
         while not self._is_closing and self.failure is None:
-            self._began = self._clock()
+            with self._lock:
+                lease = self._lease
+                lease.began = self._clock()
             try:
-                self._name_job("" if self._last_epoch is None else f", after epoch {self._last_epoch}")
-                done = self._context.parallelize(self._positions, len(self._positions)).mapPartitions(task).collect()
-                self._ended(added(done))
+                self._ended(lease, self._done(lease, task))
             except Exception as error:  # submitted again, or raised where a slot is needed
                 if not self._is_closing:
                     self._lost(error)
 
-    def _ended(self, done: Totals) -> None:
+    def _done(self, lease: _Lease, task: LaneTask) -> Totals:
+        """Run the tasks of a lease; return what they have done when all have ended."""
+        self._name_job("" if lease.after is None else f", after epoch {lease.after}")
+        try:
+            return added(self._context.parallelize(self._positions, len(self._positions)).mapPartitions(task).collect())
+        finally:
+            with self._lock:
+                if self._lease is lease:  # nobody has renewed it: its tasks were lost, or closed
+                    self._lease = _Lease(self._clock(), lease.after if lease.last is None else lease.last)
+
+    def _ended(self, lease: _Lease, done: Totals) -> None:
         """Note what the tasks of a lease have done."""
         self.totals = added([self.totals, done])
-        epochs = "no epoch" if self._first_epoch is None else f"epochs {self._first_epoch}-{self._last_epoch}"
-        _log.info("the lane job of %s ended (%s): %s", self._title, epochs, done)
-        self._name_job(f", {epochs}: {done}")
+        _log.info("the lane job of %s ended (%s): %s", self._title, lease, done)
+        self._name_job(f", {lease}: {done}")
         self._context.emptyRDD().collect()  # starts no task
-        self._first_epoch = None
 
     def _name_job(self, what: str) -> None:
         """Name the next job of this thread, and put it into the pool of lanes."""

@@ -78,9 +78,13 @@ class SparkSlots:
 
     def turn(self, epoch: int) -> bool:
         """See `Slots.turn`."""
-        is_due = self._job is not None and self._job.turn(epoch)
-        if is_due and self._job is not None:
-            self._job.renew()
+        job = self._job
+        if job is None:
+            return False
+        is_due = job.is_due
+        if is_due:
+            job.renew(epoch)
+        job.note(epoch)
         return is_due
 
     def close(self) -> None:

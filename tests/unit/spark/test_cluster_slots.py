@@ -74,11 +74,12 @@ class Cluster:
 class Job:
     """The job of some positions, as `LaneJob` is."""
 
-    def __init__(self, cluster: Cluster, positions: range, registration: Registration) -> None:
+    def __init__(self, cluster: Cluster, positions: range, registration: Registration, after: int | None) -> None:
         self.positions = positions
+        self.after = after
         self.failure: PenstockError | None = None
         self.is_due = self.is_closed = False
-        self.turns: list[int] = []
+        self.epochs: list[int] = []
         self._cluster = cluster
         self._registration = registration
         self._tasks: list[tuple[str, socket.socket]] = []
@@ -102,9 +103,8 @@ class Job:
                 with suppress(OSError):
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
-    def turn(self, epoch: int) -> bool:
-        self.turns.append(epoch)
-        return self.is_due
+    def note(self, epoch: int) -> None:
+        self.epochs.append(epoch)
 
     def close(self) -> None:
         self.is_closed = True
@@ -127,8 +127,8 @@ def _serve(connection: socket.socket) -> None:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster()
 
-    def job(context: Any, title: str, positions: range, registration: Registration) -> Job:
-        made.jobs.append(Job(made, positions, registration))
+    def job(context: Any, title: str, positions: range, registration: Registration, after: int | None = None) -> Job:
+        made.jobs.append(Job(made, positions, registration, after))
         return made.jobs[-1]
 
     def loaded(packed: bytes) -> Program:
@@ -338,9 +338,11 @@ class TestRenewal:
             until("the change is noticed", slots.have_changed)
             slots.settled()
             before = [slots.slot(position) for position in range(6)]
+            slots._spread_at = time.monotonic()  # where they are is not the point here
+            assert not slots.turn(6)
             cluster.jobs[0].is_due = True
             assert slots.turn(7)
-            assert [job.turns for job in cluster.jobs] == [[7], [7], []]
+            assert [(job.after, job.epochs) for job in cluster.jobs] == [(None, [6]), (None, [6]), (6, [7])]
             assert [job.is_closed for job in cluster.jobs] == [True, True, False]
             assert cluster.jobs[-1].positions == range(6)
             assert all(slot.is_lost for slot in before)

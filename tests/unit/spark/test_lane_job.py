@@ -135,8 +135,8 @@ def test_it_has_a_task_for_each_position_in_a_pool_of_its_own(driver: Driver, jo
 def test_closing_lets_its_tasks_end(driver: Driver, job: LaneJob, caplog: pytest.LogCaptureFixture) -> None:
     job.start()
     runs(driver, 1)
-    job.turn(7)
-    job.turn(9)
+    job.note(7)
+    job.note(9)
     with caplog.at_level(logging.INFO, module.__name__):
         job.close()
     assert (driver.closed, driver.cancelled, len(driver.runs)) == ([range(2, 5)], [], 1)
@@ -178,13 +178,17 @@ def test_after_a_failure_it_is_submitted_again_and_old_slots_are_closed(
 ) -> None:
     job.start()
     runs(driver, 1)
-    job.turn(7)
+    job.note(7)
     driver.fail(RuntimeError("  Job 3 cancelled by somebody\n"))
     runs(driver, 2)
     assert driver.closed == [range(2, 5)]
     assert driver.abouts[-1] == "penstock app: slots 2-4, after epoch 7"
     assert "has failed, and is submitted again: Job 3 cancelled by somebody" in caplog.text
     assert (job.failure, driver.notices, driver.history) == (None, 0, [])
+    job.note(8)
+    job.close()
+    [done] = driver.history
+    assert done.startswith("penstock app: slots 2-4, epochs 8-8: 3 requests")  # of the tasks whose figures these are
 
 
 def test_a_failure_while_it_is_closed_is_none(driver: Driver, job: LaneJob, caplog: pytest.LogCaptureFixture) -> None:
@@ -258,20 +262,38 @@ def test_one_that_fails_as_often_but_rarely_is_not(driver: Driver, job: LaneJob)
     assert job.failure is None
 
 
+def test_one_of_a_later_job_is_named_after_the_epochs_before(driver: Driver) -> None:
+    there: Any = driver
+    job = LaneJob(there, "app", range(2), there, after=8)
+    job.start()
+    runs(driver, 1)
+    driver.fail(RuntimeError("Job 3 cancelled by somebody"))
+    runs(driver, 2)
+    job.close()
+    assert driver.abouts == ["penstock app: slots 0-1, after epoch 8"] * 2
+    assert driver.history[0].startswith("penstock app: slots 0-1, no epoch: ")
+
+
 def test_a_lease_is_over_after_a_while(driver: Driver, job: LaneJob, caplog: pytest.LogCaptureFixture) -> None:
     job.start()
     runs(driver, 1)
     driver.now += LEASE_S - 1
-    assert not job.turn(41)
+    assert not job.is_due
+    job.note(41)
+    job.note(42)
     driver.now += 1
-    assert job.turn(42)
+    assert job.is_due
     with caplog.at_level(logging.INFO, module.__name__):
-        job.renew()
+        job.renew(43)
+        job.note(43)
         runs(driver, 2)
-    assert not job.turn(43)
+    assert not job.is_due
     assert driver.closed == [range(2, 5)]
     assert "ended (epochs 41-42)" in caplog.text
-    assert [about.partition(": 3 requests")[0] for about in driver.history] == ["penstock app: slots 2-4, epochs 41-42"]
     assert driver.abouts == ["penstock app: slots 2-4", "penstock app: slots 2-4, after epoch 42"]
     job.close()
+    assert [about.partition(": 3 requests")[0] for about in driver.history] == [
+        "penstock app: slots 2-4, epochs 41-42",
+        "penstock app: slots 2-4, epochs 43-43",
+    ]
     assert job.totals == Totals(6, 60, 30, 600, 7 << 20)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark import SparkContext
@@ -43,6 +44,8 @@ class _Lease:
     after: int | None
     first: int | None = None
     last: int | None = None
+    is_renewed: bool = False
+    """Whether another lease follows it, so that it ends, however it does, without having failed."""
 
     def note(self, epoch: int) -> None:
         """Note that an epoch begins."""
@@ -75,9 +78,12 @@ class LaneJob:
         self._clock = clock
         self._group = f"penstock-{title}-{positions.start}"
         self._is_closing = False
+        self._has_ended = True
         self._failed_at: deque[float] = deque(maxlen=_MOST_LOST)
         self._lease = _Lease(clock(), after)
-        self._lock = threading.Lock()
+        self._running: _Lease | None = None
+        """That of the tasks which run now; `_lease` is the next one already if they are to end."""
+        self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="penstock-lane-job", daemon=True)
         self.failure: PenstockError | None = None
         """Why the job was given up; None if it runs."""
@@ -86,6 +92,7 @@ class LaneJob:
 
     def start(self) -> None:
         """Submit the job, without waiting."""
+        self._has_ended = False
         self._thread.start()
 
     @property
@@ -95,37 +102,59 @@ class LaneJob:
 
     def note(self, epoch: int) -> None:
         """Note that an epoch begins, after a renewal if there is one."""
-        with self._lock:
+        with self._changed:
             self._lease.note(epoch)
 
     def renew(self, epoch: int) -> None:
         """Let all tasks end, and submit the job again for an epoch: Python's processes take it up with what they have loaded."""
-        with self._lock:
+        with self._changed:
+            running = self._running
+            self._lease.is_renewed = True
             self._lease = _Lease(self._clock(), epoch - 1)
-        self._registration.close_slots(self._positions)
+            self._registration.close_slots(self._positions)
+        if running is not None:
+            is_over = (lambda: self._running is not running,)
+            threading.Thread(target=self._end, args=is_over, name="penstock-lane-job-renewal", daemon=True).start()
 
     def close(self) -> None:
         """Let all tasks end, and with them the job; tasks that register only now, too."""
         self._is_closing = True
-        end = time.monotonic() + _END_S
         self._registration.close_slots(self._positions)
-        while self._thread.is_alive() and time.monotonic() < end:
-            self._thread.join(_AGAIN_S)
-            if self._thread.is_alive():
+        self._end(lambda: self._has_ended)
+
+    def _end(self, is_over: Callable[[], bool]) -> None:
+        """Close slots until it is over, those of tasks that register only now, too; cancel the job if a task does not end.
+
+        Whatever is submitted afterwards is not touched: it takes the same lock.
+        """
+        end = time.monotonic() + _END_S
+        with self._changed:
+            while not self._changed.wait_for(is_over, _AGAIN_S):
+                if time.monotonic() >= end:
+                    _log.warning("the lane job of %s has not ended within %g s, and is cancelled", self._title, _END_S)
+                    with suppress(Exception):  # without a JVM, the job has ended too
+                        self._context.cancelJobGroup(self._group)
+                    return
                 self._registration.close_slots(self._positions)
-        if self._thread.is_alive():
-            self._context.cancelJobGroup(self._group)
 
     def _run(self) -> None:
+        try:
+            self._run_leases()
+        finally:
+            with self._changed:
+                self._has_ended = True
+                self._changed.notify_all()
+
+    def _run_leases(self) -> None:
         task = LaneTask(self._registration.address, self._registration.key)
         while not self._is_closing and self.failure is None:
-            with self._lock:
-                lease = self._lease
+            with self._changed:
+                lease = self._running = self._lease
                 lease.began = self._clock()
             try:
                 self._ended(lease, self._done(lease, task))
             except Exception as error:  # submitted again, or raised where a slot is needed
-                if not self._is_closing:
+                if not (lease.is_renewed or self._is_closing):
                     self._lost(error)
 
     def _done(self, lease: _Lease, task: LaneTask) -> Totals:
@@ -134,7 +163,9 @@ class LaneJob:
         try:
             return added(self._context.parallelize(self._positions, len(self._positions)).mapPartitions(task).collect())
         finally:
-            with self._lock:
+            with self._changed:
+                self._running = None
+                self._changed.notify_all()
                 if self._lease is lease:  # nobody has renewed it: its tasks were lost, or closed
                     self._lease = _Lease(self._clock(), lease.after if lease.last is None else lease.last)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -63,7 +64,7 @@ class Driver:
 
     def cancelJobGroup(self, group: str) -> None:
         self.cancelled.append(group)
-        self._is_over.set()
+        self.fail(RuntimeError("Job 3 cancelled"))
 
     def parallelize(self, positions: range, tasks: int) -> Any:
         assert tasks == len(positions)
@@ -260,6 +261,36 @@ def test_one_that_fails_as_often_but_rarely_is_not(driver: Driver, job: LaneJob)
         driver.fail(RuntimeError("once more"))
     runs(driver, 9)
     assert job.failure is None
+
+
+def test_a_task_that_registers_while_it_is_renewed_ends_too(
+    driver: Driver, job: LaneJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would keep the old job alive, and get all lanes."""
+    monkeypatch.setattr(module, "_AGAIN_S", 0.01)
+    driver.late = 2
+    job.start()
+    runs(driver, 1)
+    job.renew(43)
+    runs(driver, 2)
+    time.sleep(0.1)
+    assert (len(driver.closed), driver.cancelled, len(driver.runs)) == (3, [], 2)
+
+
+def test_a_task_that_does_not_end_is_cancelled_at_a_renewal_which_is_no_failure(
+    driver: Driver, job: LaneJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_END_S", 0.05)
+    monkeypatch.setattr(module, "_AGAIN_S", 0.01)
+    driver.is_deaf = True
+    job.start()
+    for number in range(1, 9):
+        runs(driver, number)
+        job.renew(number)
+    runs(driver, 9)
+    assert (driver.cancelled, job.failure) == (["penstock-app-2"] * 8, None)
+    assert "the lane job of app has not ended within 0.05 s, and is cancelled" in caplog.text
+    assert "has failed" not in caplog.text
 
 
 def test_one_of_a_later_job_is_named_after_the_epochs_before(driver: Driver) -> None:

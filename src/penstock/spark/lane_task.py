@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 
 import msgspec
 from pyspark import TaskContext
@@ -46,7 +47,7 @@ class LaneTask:
         assert context is not None
         connection = connected(self.driver, self.key)
         with connection:
-            hello = Hello(position, context.taskAttemptId(), os.getpid(), _host())
+            hello = Hello(position, context.taskAttemptId(), os.getpid(), address_here(connection))
             introduce(connection, self.key, hello)
             try:
                 _, program = receive(connection)
@@ -62,6 +63,20 @@ def introduce(connection: socket.socket, key: bytes, hello: Hello) -> None:
     send(connection, Kind.HELLO, hmac.digest(key, bytes(challenge) + content, "sha256") + content)
 
 
-def _host() -> str:
-    """Return the name of this host, as Spark knows it."""
-    return os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+_NAMED_BY = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
+"""Variables by which a host of Spark is told its address or name."""
+
+
+def address_here(driver: socket.socket) -> str:
+    """Return where other hosts reach this one: as it was told, or the address that a connection to the driver comes from.
+
+    The name of a host is often known to itself alone, as that of a pod; on Debian, it is that of a loopback address there.
+    """
+    told = next((value for name in _NAMED_BY if (value := os.environ.get(name))), None)
+    if told is not None:
+        return told
+    if driver.family == socket.AF_UNIX:
+        return socket.gethostname()
+    own = str(driver.getsockname()[0])
+    # On the driver's own host, if that has told executors a loopback address: of no use to others.
+    return socket.gethostname() if ip_address(own.partition("%")[0]).is_loopback else own

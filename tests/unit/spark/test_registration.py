@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import cloudpickle
 import pytest
@@ -26,7 +27,7 @@ from penstock.engines.requests import Load
 from penstock.engines.serving import Totals
 from penstock.errors import StateError
 from penstock.spark import registration as module
-from penstock.spark.lane_task import Hello, LaneTask, introduce
+from penstock.spark.lane_task import Hello, LaneTask, address_here, introduce
 from penstock.spark.registration import Registration
 from tests.unit.engines.programs import nothing, stateless
 from tests.unit.epochs.application import program_of
@@ -226,6 +227,33 @@ def test_only_a_process_of_this_machine_is_ended_if_it_is_late(host: str | None)
         else:
             assert process.poll() is None
             process.kill()
+
+
+class TestTheAddressOfAHost:
+    @pytest.fixture(autouse=True)
+    def _untold(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+        monkeypatch.delenv("SPARK_LOCAL_HOSTNAME", raising=False)
+
+    @pytest.fixture
+    def driver(self) -> Any:
+        return SimpleNamespace(family=socket.AF_INET, getsockname=lambda: ("10.1.2.3", 4711))
+
+    def test_is_that_from_which_it_reaches_the_driver(self, driver: Any) -> None:
+        assert address_here(driver) == "10.1.2.3"
+        driver.family, driver.getsockname = socket.AF_INET6, lambda: ("fe80::1%eth0", 4711, 0, 2)
+        assert address_here(driver) == "fe80::1%eth0"
+
+    @pytest.mark.parametrize("name", ["SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"])
+    def test_unless_it_was_told_another(self, driver: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(name, "b.example.com")
+        assert address_here(driver) == "b.example.com"
+
+    def test_a_loopback_address_is_none_and_a_single_machine_has_a_name(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as driver:
+            assert address_here(driver) == socket.gethostname()
+        with socket.socket(socket.AF_UNIX) as alone:
+            assert address_here(alone) == socket.gethostname()
 
 
 class TestTheTask:

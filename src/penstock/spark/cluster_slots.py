@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 
@@ -19,7 +20,7 @@ from penstock.epochs.program import Program
 from penstock.errors import ConfigError, LaneMovedError, PenstockError
 from penstock.lane_servers.client import Address, LaneClient
 from penstock.spark.context import LOOPBACK, Spark
-from penstock.spark.executors import EXECUTORS_TIMEOUT_S, active, by_host, inspected, refuse_unequal, settled
+from penstock.spark.executors import EXECUTORS_TIMEOUT_S, active, address_of, by_host, inspected, refuse_unequal, settled
 from penstock.spark.lane_job import LaneJob
 from penstock.spark.registration import Registration
 
@@ -30,6 +31,9 @@ _RETURN_S = 2.0
 
 _END_S = 10.0
 """How long a slot may take to end the process of another one."""
+
+_RENEWED_S = 20.0
+"""How long all slots may take to register after a renewal: one that comes later would make its lanes move once more."""
 
 _LOOK_EVERY_S = 0.5
 _SPREAD_EVERY_S = 60.0
@@ -49,7 +53,9 @@ class ClusterSlots:
         self._jobs: list[LaneJob] = []
         self._size = 0
         self._settled: Mapping[int, Slot] = {}
-        self._cores: Mapping[str, int] = {}
+        self._executors: list[tuple[str, str, int]] = []
+        self._spread_over: list[tuple[str, str, int]] = []
+        self._is_renewed = False
         self._looked_at = self._spread_at = 0.0
         self._lock = threading.RLock()
 
@@ -82,8 +88,10 @@ class ClusterSlots:
                 self._wait_for_executors(context)
             self._grow(context)
             registration = self._registration
-            all_s = EXECUTORS_TIMEOUT_S if not self._settled else _RETURN_S
+            later_s = _RENEWED_S if self._is_renewed else _RETURN_S
+            all_s = later_s if self._settled else EXECUTORS_TIMEOUT_S
             registration.wait_for(lambda: len(registration.live) >= self._size or self._has_failed, all_s)
+            self._is_renewed = False
             registration.wait_for(lambda: bool(registration.live) or self._has_failed, EXECUTORS_TIMEOUT_S)
             if not registration.live:
                 raise self._problem
@@ -117,14 +125,25 @@ class ClusterSlots:
             context, title = self._spark.open().result(), self._program.application_id
             self._jobs = [LaneJob(context, title, range(self._size), self._registration, after=epoch - 1)]
             self._jobs[0].start()
+            self._is_renewed = True
+            self._spread_over = self._executors
             self._spread_at = time.monotonic()
 
     def _is_uneven(self) -> bool:
-        """Whether an executor has no slot although another has several; renewed for that once a minute at most."""
-        if time.monotonic() - self._spread_at < _SPREAD_EVERY_S or not self._spark.is_open:
+        """Whether a host has a free core and fewer slots than another, so that one could move there.
+
+        Renewed for that once a minute at most, and once for the same executors: where tasks run is Spark's decision.
+        """
+        if time.monotonic() - self._spread_at < _SPREAD_EVERY_S or self._executors == self._spread_over:
             return False
-        slots, cores = self._registration.hosts, self._cores
-        return any(slots.get(host, 0) + 1 < most for host in cores for most in [max(slots.values(), default=0)])
+        slots: Counter[str] = Counter()
+        for host, count in self._registration.hosts.items():
+            slots[address_of(host)] += count
+        cores = by_host((name, address_of(host), count) for name, host, count in self._executors)
+        if not slots.keys() <= cores.keys():
+            return False  # a host is gone, or has an address that Spark does not know
+        most = max(slots.values(), default=0)
+        return any(slots[host] + 1 < most and slots[host] < count for host, count in cores.items())
 
     def have_changed(self) -> bool:
         """See `SpreadSlots.have_changed`; looks for new executors twice a second at most."""
@@ -147,8 +166,8 @@ class ClusterSlots:
     def _grow(self, context: SparkContext) -> None:
         """Submit tasks for executors that have come: a job of their own, beside those that run."""
         self._looked_at = time.monotonic()
-        self._cores = by_host(active(context))
-        wanted = min(self._program.lanes, sum(self._cores.values()) - 1)
+        self._executors = active(context)
+        wanted = min(self._program.lanes, sum(cores for _, _, cores in self._executors) - 1)
         if wanted > self._size:
             job = LaneJob(context, self._program.application_id, range(self._size, wanted), self._registration)
             self._jobs.append(job)

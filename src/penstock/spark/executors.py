@@ -8,6 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import NamedTuple
@@ -73,6 +74,15 @@ def by_host(executors: Iterable[tuple[str, str, int]]) -> Counter[str]:
     for _, host, count in executors:
         cores[host] += count
     return cores
+
+
+@lru_cache(maxsize=1024)
+def address_of(host: str) -> str:
+    """Return the address of a host, which Spark and a task on it may call by other names; the name if nobody knows it."""
+    try:
+        return socket.gethostbyname(host.strip("[]"))
+    except OSError:
+        return host.strip("[]")
 
 
 def inspected(context: SparkContext, tasks: int, state_dir: str, variable: str) -> list[Executor]:

@@ -46,6 +46,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.cores: dict[str, int] = {"a": 2, "b": 3}
+        self.addresses: dict[str, str] = {}
+        """Of hosts that are called otherwise by their tasks."""
         self.jobs: list[Job] = []
         self.absent: set[int] = set()
         """Positions whose tasks do not come."""
@@ -143,6 +145,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(module, "settled", lambda context: Counter(made.cores))
     monkeypatch.setattr(module, "inspected", lambda context, tasks, *_: made.inspected.append(tasks))
     monkeypatch.setattr(module, "refuse_unequal", lambda found: None)
+    monkeypatch.setattr(module, "address_of", lambda host: made.addresses.get(host, host))
     monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.0)
     before = gc.get_threshold()
     yield made
@@ -363,6 +366,59 @@ class TestRenewal:
         assert slots.turn(1)
         assert slots.settled() == {0: "b", 1: "b", 2: "a", 3: "a"}
         assert not slots.turn(2)
+
+    def uneven(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, **cores: int) -> bool:
+        """Whether slots that all but one are on the host a are renewed when the cluster has these cores."""
+        monkeypatch.setattr(module, "_SPREAD_EVERY_S", 0.0)
+        with ClosingSlots(LANES) as slots:
+            cluster.cores = {"a": 3, "b": 2}
+            slots.settled()
+            cluster.cores = cores
+            slots.have_changed()
+            is_renewed = slots.turn(1)
+            slots.settled()
+            return is_renewed
+
+    def test_a_host_without_a_free_core_has_its_share(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert not self.uneven(cluster, monkeypatch, a=3, b=1)
+        assert self.uneven(cluster, monkeypatch, a=3, b=1, c=1)
+
+    def test_hosts_are_compared_by_their_addresses(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster.addresses = {"a.example.com": "a", "b.example.com": "b"}
+        named = {"a.example.com": 3, "b.example.com": 1}
+        assert not self.uneven(cluster, monkeypatch, **named)
+        assert self.uneven(cluster, monkeypatch, **named, c=1)
+
+    def test_names_that_cannot_be_compared_do_not_count(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert not self.uneven(cluster, monkeypatch, **{"a.example.com": 3, "b.example.com": 2})
+
+    def test_what_spark_does_not_make_even_is_left_until_executors_change(
+        self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_SPREAD_EVERY_S", 0.0)
+        monkeypatch.setattr(cluster, "host_of", lambda position: "a")
+        cluster.cores = {"a": 4, "b": 4}
+        slots.settled()
+        assert slots.turn(1)
+        slots.settled()
+        assert not slots.turn(2)
+        cluster.cores["d"] = 1
+        slots.have_changed()
+        assert slots.turn(3)
+        slots.settled()
+
+    def test_after_a_renewal_slots_may_take_longer_than_after_a_loss(
+        self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_RETURN_S", 0.0)
+        slots.settled()
+        cluster.jobs[0].is_due = True
+        cluster.absent = {3}
+        assert slots.turn(1)
+        threading.Timer(0.3, cluster.jobs[-1].run, [3]).start()
+        assert list(slots.settled()) == [0, 1, 2, 3]
+        slots._registration.close_slots({3})
+        assert list(slots.settled()) == [0, 1, 2]
 
     def test_that_is_looked_at_once_a_minute_at_most(self, cluster: Cluster, slots: ClusterSlots) -> None:
         cluster.cores = {"a": 4}

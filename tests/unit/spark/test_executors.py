@@ -24,6 +24,7 @@ from penstock.spark.executors import (
     Executor,
     _task,
     active,
+    address_of,
     by_host,
     difference,
     inspected,
@@ -114,6 +115,16 @@ class TestExecutors:
         ended._jsc = None
         with pytest.raises(PenstockError, match="context was stopped"):
             active(ended)
+
+    def test_a_host_has_one_address_whatever_it_is_called(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def found(name: str) -> str:
+            if name == "a.example.com":
+                return "10.0.0.1"
+            raise OSError("nobody knows it")
+
+        monkeypatch.setattr("socket.gethostbyname", found)
+        names = ["a.example.com", "pod-7", "[fd00::7]"]
+        assert [address_of.__wrapped__(name) for name in names] == ["10.0.0.1", "pod-7", "fd00::7"]
 
     def test_they_are_settled_when_no_more_register(
         self, cluster: Summaries, clock: list[float], monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from math import inf
 
 from pyspark import SparkContext
 
@@ -37,6 +38,9 @@ _RENEWED_S = 20.0
 
 _LOOK_EVERY_S = 0.5
 _SPREAD_EVERY_S = 60.0
+_OFF_S = 60.0
+"""How long slots may be missing, or too many, before they are renewed: a host that comes back soon has its own again."""
+
 _ANSWER_S = 2.0
 """How long the lane server of a host may take to answer."""
 
@@ -56,6 +60,7 @@ class ClusterSlots:
         self._executors: list[tuple[str, str, int]] = []
         self._spread_over: list[tuple[str, str, int]] = []
         self._is_renewed = False
+        self._off_since: float | None = None
         self._looked_at = self._spread_at = 0.0
         self._lock = threading.RLock()
 
@@ -110,7 +115,9 @@ class ClusterSlots:
 
     def turn(self, epoch: int) -> bool:
         """See `Slots.turn`: all tasks become those of one job, and Spark spreads them over the executors that there are now."""
-        is_due = any(job.is_due for job in self._jobs) or self._is_uneven()
+        if not self._jobs:
+            return False
+        is_due = any(job.is_due for job in self._jobs) or self._is_off() or self._is_uneven()
         if is_due:
             self._renew(epoch)
         for job in self._jobs:
@@ -123,11 +130,25 @@ class ClusterSlots:
             for job in self._jobs:
                 job.close()
             context, title = self._spark.open().result(), self._program.application_id
+            self._executors = active(context)
+            self._size = self._wanted
+            self._off_since = inf  # if this does not help, nothing does before the next lease
             self._jobs = [LaneJob(context, title, range(self._size), self._registration, after=epoch - 1)]
             self._jobs[0].start()
             self._is_renewed = True
             self._spread_over = self._executors
             self._spread_at = time.monotonic()
+
+    def _is_off(self) -> bool:
+        """Whether slots have been missing for a while, or take the core that is left for other jobs.
+
+        Tasks whose connection the driver has closed do not come back, although their host may: Spark takes them for done.
+        """
+        if len(self._registration.live) >= self._size <= self._wanted:
+            self._off_since = None
+        elif self._off_since is None:
+            self._off_since = time.monotonic()
+        return self._off_since is not None and time.monotonic() - self._off_since >= _OFF_S
 
     def _is_uneven(self) -> bool:
         """Whether a host has a free core and fewer slots than another, so that one could move there.
@@ -136,6 +157,8 @@ class ClusterSlots:
         """
         if time.monotonic() - self._spread_at < _SPREAD_EVERY_S or self._executors == self._spread_over:
             return False
+        if len(self._registration.live) < self._size:
+            return False  # some are missing, perhaps for a moment
         slots: Counter[str] = Counter()
         for host, count in self._registration.hosts.items():
             slots[address_of(host)] += count
@@ -167,12 +190,17 @@ class ClusterSlots:
         """Submit tasks for executors that have come: a job of their own, beside those that run."""
         self._looked_at = time.monotonic()
         self._executors = active(context)
-        wanted = min(self._program.lanes, sum(cores for _, _, cores in self._executors) - 1)
+        wanted = self._wanted
         if wanted > self._size:
             job = LaneJob(context, self._program.application_id, range(self._size, wanted), self._registration)
             self._jobs.append(job)
             self._size = wanted
             job.start()
+
+    @property
+    def _wanted(self) -> int:
+        """The number of slots for the executors that there are; one even if nothing is left for other jobs."""
+        return max(1, min(self._program.lanes, sum(cores for _, _, cores in self._executors) - 1))
 
     def _wait_for_executors(self, context: SparkContext) -> None:
         """Wait until executors are there, and compare them with the driver."""

@@ -362,10 +362,77 @@ class TestRenewal:
         slots.settled()
         assert slots.hosts == {"a": 4}
         monkeypatch.setattr(module, "_SPREAD_EVERY_S", 0.0)
-        cluster.cores = {"b": 2, "a": 2}
+        cluster.cores = {"b": 2, "a": 3}
         assert slots.turn(1)
         assert slots.settled() == {0: "b", 1: "b", 2: "a", 3: "a"}
         assert not slots.turn(2)
+
+    def test_so_they_do_if_slots_are_missing_for_a_while(
+        self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The driver has closed them because their host hung: their tasks have ended, and Spark does not start them again."""
+        monkeypatch.setattr(module, "_RETURN_S", 0.0)
+        monkeypatch.setattr(module, "_RENEWED_S", 0.05)
+        slots.settled()
+        slots._registration.close_slots({2, 3})
+        assert slots.settled() == {0: "a", 1: "a"}
+        assert not slots.turn(1)
+        monkeypatch.setattr(module, "_OFF_S", 0.0)
+        cluster.absent = {3}
+        assert slots.turn(1)
+        until("those that come are there", lambda: list(slots.settled()) == [0, 1, 2])
+        assert not slots.turn(2)  # it would not help more often
+        cluster.jobs[-1].run(3)
+        until("all are there", lambda: list(slots.settled()) == [0, 1, 2, 3])
+        assert not slots.turn(3)
+        slots._registration.close_slots({3})
+        assert slots.turn(4)
+        slots.settled()
+
+    def test_a_moment_without_a_slot_is_none(
+        self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        slots.settled()
+        slots._registration.close_slots({3})
+        assert not slots.turn(1)
+        cluster.jobs[0].run(3)
+        slots.settled()
+        assert not slots.turn(2)
+        monkeypatch.setattr(module, "_OFF_S", 0.2)
+        slots._registration.close_slots({3})
+        assert not slots.turn(3)
+        slots.settled()
+
+    def test_there_are_fewer_of_them_when_executors_have_gone_for_good(
+        self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Their tasks have taken the core that is left for other jobs."""
+        slots.settled()
+        cluster.cores = {"a": 2, "b": 2}
+        assert not slots.turn(1)
+        slots.have_changed()
+        assert not slots.turn(2)
+        monkeypatch.setattr(module, "_OFF_S", 0.0)
+        assert slots.turn(3)
+        assert (slots.size, list(slots.settled())) == (3, [0, 1, 2])
+        assert not slots.turn(4)
+        cluster.cores["d"] = 2
+        slots.have_changed()
+        assert list(slots.settled()) == [0, 1, 2, 3]
+
+    def test_a_single_core_that_is_left_has_a_slot(
+        self, cluster: Cluster, slots: ClusterSlots, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_OFF_S", 0.0)
+        slots.settled()
+        cluster.cores = {"a": 1}
+        slots.have_changed()
+        assert slots.turn(1)
+        assert slots.settled() == {0: "a"}
+
+    def test_before_there_are_any_nothing_is_renewed(self, cluster: Cluster, slots: ClusterSlots) -> None:
+        assert not slots.turn(1)
+        assert cluster.jobs == []
 
     def uneven(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, **cores: int) -> bool:
         """Whether slots that all but one are on the host a are renewed when the cluster has these cores."""

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,10 +45,13 @@ _VERIFIED = {
 }
 """Without these, TLS does not protect against a man in the middle."""
 OAUTH_ENDPOINTS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwks.endpoint.url")
-_OWN_OF_SPARK = {
-    "spark.python.worker.killOnIdleTimeout": "the tasks in which lanes run send nothing to their executor",
-    "spark.executor.pyspark.memory": "stores are mapped into memory, and the limit would count their files",
+_FIT_OF_SPARK = {
+    "spark.speculation": ("false", "only one task may write to a lane's store"),
+    "spark.python.worker.killOnIdleTimeout": ("false", "the tasks in which lanes run send nothing to their executor"),
+    "spark.executor.pyspark.memory": ("", "stores are mapped into memory, and the limit would count their files"),
+    "spark.task.cpus": ("1", "each slot counts as a core, and one core is left for other jobs"),
 }
+"""The only value with which lanes can run on Spark, "" for none, and why."""
 
 
 class Secret(str):
@@ -200,15 +203,20 @@ def is_local(spark: Mapping[str, str]) -> bool:
     return spark.get("master", "local").split("[", maxsplit=1)[0] == "local"
 
 
+def check_lanes_fit(who: str, setting: Callable[[str, str], str], cure: str) -> None:
+    """Raise if lanes cannot run with the settings that Spark has; `setting` returns one by its name and its default."""
+    for name, (fit, why) in _FIT_OF_SPARK.items():
+        if setting(name, fit).strip().lower() != fit:
+            must = f"must be {fit!r}" if fit else "cannot be set"
+            raise ConfigError(f"{who}: {name!r} {must}: {why}. {cure}")
+
+
 def check_spark(spark: Mapping[str, str]) -> None:
     """Raise if a setting of Spark cannot work."""
-    for name, value in spark.items():
+    for name in spark:
         if name != "master" and not (name.startswith("spark.") and _SETTING_NAME.fullmatch(name)):
             raise ConfigError(f"spark: unknown setting {name!a}. Use 'master', or a name that begins with 'spark.'.")
-        if name in _OWN_OF_SPARK:
-            raise ConfigError(f"spark: {name!r} cannot be set: {_OWN_OF_SPARK[name]}.")
-        if name == "spark.speculation" and value.strip().lower() != "false":
-            raise ConfigError(f"spark: {name!r} must be 'false': only one task may write to a lane's store.")
+    check_lanes_fit("spark", spark.get, "Remove it.")
     is_open = spark.get("spark.authenticate", "true").strip().lower() == "false"
     if spark.get("master", "").startswith("spark://") and not is_open and not spark.get("spark.authenticate.secret"):
         raise ConfigError(

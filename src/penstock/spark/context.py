@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engines.forked.forking import ALLOCATION
 from penstock.errors import ConfigError
-from penstock.settings import is_local, is_secret, revealed
+from penstock.settings import check_lanes_fit, is_local, is_secret, revealed
 from penstock.spark.java import require_java_of_spark
 from penstock.spark.jvm import gateway_of, start_ahead
 
@@ -41,6 +41,8 @@ _FAILURES = 8
 """How often one task may be lost before its job fails. The lane job is then submitted again; a query ends with its error."""
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
+
+_CURE = "Change that in spark-defaults.conf, in the arguments of spark-submit, or where the session is opened."
 
 __all__ = [
     "LOOPBACK",
@@ -143,7 +145,7 @@ def slots_of(lanes: int, settings: Mapping[str, str], context: SparkContext | No
         3
     """
     if context is not None:
-        most = context.defaultParallelism - SPARE if context.getConf().contains(_OURS) else context.defaultParallelism - 1
+        most = _cores_of(context) - (SPARE if context.getConf().contains(_OURS) else 1)
         if most < 1:
             raise ConfigError(
                 "The existing Spark context has a single slot, which lanes would take from all other jobs. Open it with two or "
@@ -153,6 +155,14 @@ def slots_of(lanes: int, settings: Mapping[str, str], context: SparkContext | No
     named = _LOCAL.fullmatch(settings.get("master", "local[*]"))
     cores = "1" if named is None else named.group(1) or "1"
     return min(lanes, (os.cpu_count() or 1) if cores == "*" else int(cores))
+
+
+def _cores_of(context: SparkContext) -> int:
+    """Return how many tasks a context on this machine runs at once; spark.default.parallelism may say something else."""
+    named = _LOCAL.fullmatch(context.master or "")
+    cores = "*" if named is None else named.group(1) or "1"
+    assert context._jvm is not None
+    return int(context._jvm.java.lang.Runtime.getRuntime().availableProcessors()) if cores == "*" else int(cores)
 
 
 def start_jvm_ahead(settings: Mapping[str, str], heard: Callable[[str], None], *, has_frames: bool) -> None:
@@ -181,6 +191,7 @@ def open_context(
     logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it logs all calls to Java, with passwords
     master = f"local[{slots_of(lanes, settings) + SPARE},{_FAILURES}]" if is_local(settings) else settings["master"]
     conf = SparkConf().setAppName(application_id).setMaster(master).setAll(list(combined.items()))
+    is_new = not has_context()
     try:
         if SparkContext._gateway is None:
             require_java_of_spark()
@@ -190,8 +201,12 @@ def open_context(
     except PySparkRuntimeError as error:
         raise ConfigError(f"Cannot start Spark: {error}. It needs Java 17 or later, on the path or in JAVA_HOME.") from error
     _refuse_other_master("The existing Spark context", context.master, settings)
-    if context.getConf().get("spark.speculation", "false").lower() == "true":
-        raise ConfigError("The existing Spark context has spark.speculation enabled, which Penstock cannot use. Disable it.")
+    try:
+        check_lanes_fit("The Spark context", context.getConf().get, _CURE)  # spark-defaults.conf and spark-submit have a say, too
+    except ConfigError:
+        if is_new:
+            context.stop()
+        raise
     context.setLogLevel("ERROR")
     return context
 

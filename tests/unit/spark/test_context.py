@@ -46,23 +46,27 @@ class TestSlots:
         assert slots_of(8, {}) == 1
 
     @pytest.mark.parametrize(
-        ("parallelism", "is_ours", "lanes", "slots"), [(6, True, 8, 4), (6, True, 3, 3), (6, False, 8, 5), (2, False, 8, 1)]
+        ("cores", "is_ours", "lanes", "slots"),
+        [("6,8", True, 8, 4), ("6,8", True, 3, 3), ("6", False, 8, 5), ("2", False, 8, 1), ("*", False, 8, 6)],
     )
-    def test_a_context_that_is_open_keeps_slots_for_other_jobs(
-        self, parallelism: int, is_ours: bool, lanes: int, slots: int
-    ) -> None:
-        assert slots_of(lanes, {"master": "local[9]"}, opened(parallelism, is_ours)) == slots
+    def test_a_context_that_is_open_keeps_slots_for_other_jobs(self, cores: str, is_ours: bool, lanes: int, slots: int) -> None:
+        assert slots_of(lanes, {"master": "local[9]"}, opened(f"local[{cores}]", is_ours)) == slots
 
     def test_a_context_with_a_single_slot_is_refused(self) -> None:
         with pytest.raises(ConfigError, match=r'has a single slot, .* Open it with two or more, .* master\("local\[2\]"\)'):
-            slots_of(8, {}, opened(1, is_ours=False))
+            slots_of(8, {}, opened("local", is_ours=False))
 
 
-def opened(parallelism: int, is_ours: bool) -> Any:
-    """A context of so many slots."""
+def opened(master: str, is_ours: bool) -> Any:
+    """A context with a master on this machine, whose JVM counts seven cores; what jobs do by default is another matter."""
     names = {"spark.penstock.context"} if is_ours else set()
+    runtime = SimpleNamespace(availableProcessors=lambda: 7)
     return SimpleNamespace(
-        defaultParallelism=parallelism, getConf=lambda: SimpleNamespace(contains=names.__contains__), stop=lambda: None
+        master=master,
+        defaultParallelism=64,
+        _jvm=SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime)))),
+        getConf=lambda: SimpleNamespace(contains=names.__contains__),
+        stop=lambda: None,
     )
 
 
@@ -70,7 +74,7 @@ class TestOpening:
     @pytest.fixture
     def context(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         """What is opened; it counts how often it is stopped."""
-        made = opened(6, is_ours=True)
+        made = opened("local[6]", is_ours=True)
         made.stopped, made.arguments = [], []
 
         def open_context(*arguments: Any) -> Any:
@@ -97,7 +101,7 @@ class TestOpening:
         monkeypatch.setattr(module, "has_context", lambda: True)
         spark = Spark("app", 3, {"master": "local[9]"})
         spark.open().result()
-        context.defaultParallelism = 4
+        context.master = "local[4]"
         assert spark.is_shared
         assert spark.slots(9) == 2
         spark.close()
@@ -159,6 +163,30 @@ class TestTheMasterOfSomebodyElse:
         monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: there)
         opened: Any = open_context("app", 2, settings)
         assert opened is there
+
+    @pytest.mark.parametrize(
+        ("name", "value", "said"),
+        [
+            ("spark.speculation", "TRUE", "must be 'false': only one task may write"),
+            ("spark.python.worker.killOnIdleTimeout", "true", "must be 'false': the tasks in which lanes run send nothing"),
+            ("spark.executor.pyspark.memory", "2g", "cannot be set: stores are mapped into memory"),
+            ("spark.task.cpus", "2", "must be '1': each slot counts as a core"),
+        ],
+    )
+    @pytest.mark.parametrize("is_open", [True, False])
+    def test_settings_with_which_lanes_cannot_run_are_refused_wherever_they_come_from(
+        self, name: str, value: str, said: str, is_open: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """From a session of somebody's, or of `spark-defaults.conf`; a context of our own does not stay."""
+        stopped: list[int] = []
+        conf = SimpleNamespace(get=lambda asked, otherwise: value if asked == name else otherwise)
+        there = SimpleNamespace(master="local[4]", getConf=lambda: conf, stop=lambda: stopped.append(1))
+        monkeypatch.setattr(module, "has_context", lambda: is_open)
+        monkeypatch.setattr(SparkContext, "_gateway", object())
+        monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: there)
+        with pytest.raises(ConfigError, match=rf"^The Spark context: '{name}' {said}.* Change that in spark-defaults\.conf"):
+            open_context("app", 2, {})
+        assert len(stopped) == (not is_open)
 
     @pytest.mark.parametrize(("is_submitted", "is_refused"), [(True, True), (False, False)])
     def test_that_of_spark_submit_is_not_replaced_by_another_in_silence(
@@ -222,10 +250,12 @@ class TestWhatAClusterNeeds:
         with pytest.raises(ConfigError, match=r"lanes: not set\. On a cluster"):
             Config(kafka=BROKER, spark=CLUSTER)
 
-    @pytest.mark.parametrize("name", ["spark.python.worker.killOnIdleTimeout", "spark.executor.pyspark.memory"])
+    @pytest.mark.parametrize(
+        "name", ["spark.speculation", "spark.python.worker.killOnIdleTimeout", "spark.executor.pyspark.memory", "spark.task.cpus"]
+    )
     @pytest.mark.parametrize("spark", [{}, CLUSTER])
     def test_what_would_end_slots_cannot_be_set(self, name: str, spark: dict[str, str]) -> None:
-        with pytest.raises(ConfigError, match=rf"^spark: '{name}' cannot be set: "):
+        with pytest.raises(ConfigError, match=rf"^spark: '{name}' (must be|cannot be set).* Remove it\.$"):
             Config(kafka=BROKER, spark={**spark, name: "3"}, lanes=2)
 
     @pytest.mark.parametrize("name", ["spark.task.maxFailures", "spark.locality.wait", "spark.sql.shuffle.partitions"])

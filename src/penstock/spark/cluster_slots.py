@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from math import inf
 
@@ -43,6 +43,11 @@ _OFF_S = 60.0
 
 _ANSWER_S = 2.0
 """How long the lane server of a host may take to answer."""
+
+
+def slots_for(lanes: int, executors: Iterable[tuple[str, str, int]]) -> int:
+    """Return the number of slots on executors: all cores but one, and at least one, even if nothing is left for other jobs."""
+    return max(1, min(lanes, sum(cores for _, _, cores in executors) - 1))
 
 
 class ClusterSlots:
@@ -131,7 +136,7 @@ class ClusterSlots:
                 job.close()
             context, title = self._spark.open().result(), self._program.application_id
             self._executors = active(context)
-            self._size = self._wanted
+            self._size = slots_for(self._program.lanes, self._executors)
             self._off_since = inf  # if this does not help, nothing does before the next lease
             self._jobs = [LaneJob(context, title, range(self._size), self._registration, after=epoch - 1)]
             self._jobs[0].start()
@@ -144,7 +149,8 @@ class ClusterSlots:
 
         Tasks whose connection the driver has closed do not come back, although their host may: Spark takes them for done.
         """
-        if len(self._registration.live) >= self._size <= self._wanted:
+        wanted = slots_for(self._program.lanes, self._executors)
+        if len(self._registration.live) >= self._size <= wanted:
             self._off_since = None
         elif self._off_since is None:
             self._off_since = time.monotonic()
@@ -190,17 +196,12 @@ class ClusterSlots:
         """Submit tasks for executors that have come: a job of their own, beside those that run."""
         self._looked_at = time.monotonic()
         self._executors = active(context)
-        wanted = self._wanted
+        wanted = slots_for(self._program.lanes, self._executors)
         if wanted > self._size:
             job = LaneJob(context, self._program.application_id, range(self._size, wanted), self._registration)
             self._jobs.append(job)
             self._size = wanted
             job.start()
-
-    @property
-    def _wanted(self) -> int:
-        """The number of slots for the executors that there are; one even if nothing is left for other jobs."""
-        return max(1, min(self._program.lanes, sum(cores for _, _, cores in self._executors) - 1))
 
     def _wait_for_executors(self, context: SparkContext) -> None:
         """Wait until executors are there, and compare them with the driver."""

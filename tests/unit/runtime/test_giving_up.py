@@ -55,7 +55,7 @@ def test_by_default_the_application_ends_with_the_record_and_the_cure() -> None:
     assert "The record from in-1 at offset 42 is too large, even for an epoch of its own" in said
     assert "OutOfMemoryError" in said
     assert "large-things, declared at" in said
-    assert "spark.driver.memory" in said
+    assert "raise epoch_timeout" in said
     assert raised.value.__cause__ is ERROR
 
 

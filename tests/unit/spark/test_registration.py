@@ -134,6 +134,7 @@ def test_strangers_who_say_nothing_are_few_at_a_time_and_a_task_waits_for_them(m
     monkeypatch.setattr(module, "_HELLO_S", 0.5)
     before = threading.active_count()
     with closing(Registration(PROGRAM, "127.0.0.1")) as made, ExitStack() as opened:
+        assert not isinstance(made.address, str)
         for _ in range(6):
             opened.enter_context(socket.create_connection(made.address))
         time.sleep(0.2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import tempfile
 from pathlib import Path
 
 from penstock.engines.sockets import for_tables
@@ -17,6 +19,15 @@ MOST_HAND_SHAKES = 100
 _CONNECT_S = 10.0
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 _MOST_WAITING = 256
+_MOST_OF_DIRECTORY = 60
+"""Bytes of a temporary directory in which paths of sockets still fit: systems allow 103 of those."""
+
+
+def socket_directory(purpose: str) -> Path:
+    """Return a new directory for the sockets of this machine, which only this user can open."""
+    usual = tempfile.gettempdir()
+    is_short = len(os.fsencode(usual)) <= _MOST_OF_DIRECTORY
+    return Path(tempfile.mkdtemp(prefix=f"penstock-{purpose}-", dir=usual if is_short else "/tmp"))  # noqa: S108 - it is short
 
 
 def listening(where: Path | str) -> tuple[socket.socket, Address]:

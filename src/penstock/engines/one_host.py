@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.engines.carrier import Carrier, Errand
+from penstock.engines.connections import socket_directory
 from penstock.engines.exchanging import Listen
 from penstock.engines.parts import collected
 from penstock.engines.port import Batches, OnProgress, Whereabouts
@@ -105,7 +105,7 @@ class OneHost:
 
     def _listen(self, slot: Slot) -> Listen:
         if self._inboxes is None:
-            self._inboxes = Path(tempfile.mkdtemp(prefix="penstock-inboxes-"))  # only this user can open it
+            self._inboxes = socket_directory("inboxes")
         return Listen(self._inboxes, b"")
 
     @property

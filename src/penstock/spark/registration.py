@@ -7,7 +7,6 @@ import logging
 import secrets
 import shutil
 import socket
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.engines.connections import MOST_HAND_SHAKES, Address, accepted, listening
+from penstock.engines.connections import MOST_HAND_SHAKES, Address, accepted, listening, socket_directory
 from penstock.engines.messages import Kind, receive, send
 from penstock.engines.slots import Slot
 from penstock.engines.watching import Watch
@@ -99,7 +98,7 @@ class Registration:
     def _where(self, host: str | None) -> Path | str:
         if host is not None:
             return host
-        self._directory = Path(tempfile.mkdtemp(prefix="penstock-slots-"))  # only this user can open it
+        self._directory = socket_directory("slots")
         return self._directory / "driver"
 
     def _accept(self) -> None:

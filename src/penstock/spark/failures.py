@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-
-from pyspark import SparkContext
+from typing import TYPE_CHECKING
 
 from penstock import errors
 from penstock.errors import PenstockError, ProcessingError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext  # the local engine has none
 
 _RAISED = re.compile(r"^(?:\S*\s)?penstock\.errors\.exceptions\.(\w+): ", re.MULTILINE)
 _EXECUTOR_LOST = (

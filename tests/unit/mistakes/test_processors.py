@@ -175,5 +175,5 @@ def test_what_else_cannot_be_pickled_is_told_without_a_node(tmp_path: Path) -> N
     builder = StreamsBuilder(value=str)
     builder.stream("in").to("out")
     program = program_of(builder, tmp_path)
-    with pytest.raises(TopologyError, match="The application cannot be sent to its worker processes"):
+    with pytest.raises(TopologyError, match="The application cannot be sent to its slots"):
         packed(program, (program, threading.Lock()))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from penstock.config import Config
 from penstock.engines.forked.forking import start_ahead
+from penstock.spark.installed import require_pyspark
 from penstock.topology import SourceNode, Topology
 
 
@@ -14,6 +15,7 @@ def begin(config: Config, topology: Topology, heard: Callable[[str], None], *, h
     if config.engine == "local":
         start_ahead(heard)
     elif has_jvm:
+        require_pyspark()
         from penstock.spark.context import start_jvm_ahead  # noqa: PLC0415 - the local engine has no pyspark
 
         start_jvm_ahead(config.spark, heard, has_frames=reads_frames(topology))

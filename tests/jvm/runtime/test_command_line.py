@@ -173,7 +173,7 @@ def test_an_application_that_runs_elsewhere_is_detected_by_its_commits(case: Cas
         assert case.internal
 
 
-@pytest.mark.parametrize("point", ["reset.offsets", "reset.changelogs"])
+@pytest.mark.parametrize("point", ["reset.offsets", pytest.param("reset.changelogs", marks=pytest.mark.slow)])  # several starts
 def test_an_interrupted_reset_prevents_a_start_until_another_completes_it(case: Case, point: str) -> None:
     case.send(2)
     case.run()

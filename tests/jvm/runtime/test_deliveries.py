@@ -97,6 +97,7 @@ def test_everything_is_delivered_once(broker: Broker, tmp_path: Path, database: 
     assert len(topics.end_offsets(broker.bootstrap_servers, "delivered-orders")) == 3
 
 
+@pytest.mark.slow  # Spark starts for it
 def test_files_come_before_the_topic(broker: Broker, tmp_path: Path) -> None:
     lake, path = tmp_path / "lake", tmp_path / "app.py"
     lake.mkdir()

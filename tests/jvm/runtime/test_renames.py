@@ -39,6 +39,7 @@ class Case(LocalCase):
         return next(known for known in reversed(found) if "windows/observed_stream_time" in known)
 
 
+@pytest.mark.slow  # a start for each moment
 def test_a_renamed_store_continues_wherever_the_start_was_killed(broker: Broker, tmp_path: Path) -> None:
     renamed, original = Case(broker, tmp_path, FILE), Case(broker, tmp_path, FILE)
     for case in (renamed, original):

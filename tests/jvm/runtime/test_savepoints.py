@@ -65,6 +65,7 @@ def case(broker: Broker, tmp_path: Path) -> Case:
     return Case(broker, tmp_path)
 
 
+@pytest.mark.slow  # several starts
 def test_a_copy_continues_exactly_as_the_original_does(case: Case) -> None:
     case.send(1, 2, 11)
     case.run()
@@ -127,6 +128,7 @@ def test_a_restore_that_was_killed_is_completed_by_another(case: Case, point: st
     assert (b"k0", (3).to_bytes(8, "big"), 12_000) in case.results("copy")
 
 
+@pytest.mark.slow  # several starts
 def test_an_interrupted_restore_can_be_reset(case: Case) -> None:
     case.send(1)
     case.run()

@@ -56,6 +56,7 @@ class InputLoop:
         self._on_input = on_input
         self._interval_s = interval_s
         self._failure: BaseException | None = None
+        self._fill_failure: PenstockError | None = None
         self._stopping = threading.Event()
         self._running = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -89,6 +90,8 @@ class InputLoop:
         is_first = True
         try:
             while not self._stopping.is_set():
+                if self._fill_failure is not None:
+                    raise self._fill_failure
                 if self._position.is_paused:
                     self._source.idle(_LOOK_S)
                     continue
@@ -115,5 +118,6 @@ class InputLoop:
             try:
                 self._source.release(self._position.progress.offsets)
                 self._source.fill()
-            except PenstockError:  # the loop meets the same error, and raises it
+            except PenstockError as error:  # raised by the loop: a consumer tells an error once
+                self._fill_failure = error
                 return

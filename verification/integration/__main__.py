@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the suite, or a part of it; the exit code is 0 if everything agrees with the test driver."""
     parser = argparse.ArgumentParser(prog="python -m verification.integration")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="one combination of each topology as an application")
+    parser.add_argument("--quick", action="store_true", help="one combination of some topologies on each host")
     parser.add_argument("--only", nargs="*", default=None, metavar="NAME", help="run only topologies whose name contains this")
     parser.add_argument("--hosts", nargs="*", choices=(*HOSTS, *ON_REQUEST), default=HOSTS)
     parser.add_argument("--show", type=int, default=2, help="how many differences of a topology to print")

@@ -28,8 +28,8 @@ CHANGES = ((2, (5, 1)), (1, (4, 2)), (5, (2, 8)), (8, (1, 3)))
 QUICK_MOVES = 6
 """In a quick run, one scenario in this many changes its lanes."""
 
-QUICK_LOCAL = 3
-"""In a quick run, one scenario in this many runs on the local engine."""
+QUICK_SHARES = {"Spark": slice(1, None, 2), "local": slice(0, None, 3), "cluster": slice(None)}
+"""The scenarios that run on each host in a quick run."""
 
 APPLICATIONS: dict[str, Where] = {"Spark": "spark", "local": "local", "cluster": "cluster"}
 """Where applications run, by the name of the host."""
@@ -119,7 +119,7 @@ def run(scenarios: Sequence[Scenario], seed: int, is_quick: bool, hosts: Sequenc
             _say(name, *outcome, seconds, show)
     for host, where in APPLICATIONS.items():
         if where in hosts:
-            some = scenarios[::QUICK_LOCAL] if is_quick and where == "local" else scenarios
+            some = scenarios[QUICK_SHARES[host]] if is_quick else scenarios
             for name, seconds, outcome in _as_applications(host, where, some, seed, is_quick, expected):
                 tally.add(name, *outcome)
                 _say(name, *outcome, seconds, show)

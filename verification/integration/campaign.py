@@ -119,7 +119,8 @@ def run(scenarios: Sequence[Scenario], seed: int, is_quick: bool, hosts: Sequenc
             _say(name, *outcome, seconds, show)
     for host, where in APPLICATIONS.items():
         if where in hosts:
-            some = scenarios[QUICK_SHARES[host]] if is_quick else scenarios
+            is_share = is_quick and len(scenarios) == len(BY_NAME)  # those that are named run everywhere
+            some = scenarios[QUICK_SHARES[host]] if is_share else scenarios
             for name, seconds, outcome in _as_applications(host, where, some, seed, is_quick, expected):
                 tally.add(name, *outcome)
                 _say(name, *outcome, seconds, show)

@@ -12,7 +12,7 @@ from verification.harness.processes import ROOT
 
 BENCH = ROOT / "docs" / "data" / "bench.json"
 WORDS_OF_LINE = 10
-WORKERS_AND_DRIVER = 3
+SLOTS_AND_DRIVER = 3
 PROTOTYPE = "prototype, one broker, two cores"
 WRITERS = "`python -m verification.writers`"
 MEASURE = "`python -m verification.scaling --measure`"
@@ -39,16 +39,15 @@ def _of(unit: str, source: str) -> dict[str, str]:
 class Constants:
     """What was measured, and what is assumed.
 
-    Those without a default are from `docs/data/bench.json`, where Penstock ran with two lanes in worker processes on two cores.
+    Those without a default are from `docs/data/bench.json`, where Penstock ran with two lanes in two Spark tasks on two cores.
     What a prototype has measured, no command here repeats.
     """
 
-    lane_us: float = field(metadata=_bench("µs per record", "B, CPU of the workers"))
-    exchange_us: float = field(metadata=_bench("µs per row", "C, CPU of the workers per word, with its count"))
+    lane_us: float = field(metadata=_bench("µs per record", "B, CPU of the slots, which also read"))
+    exchange_us: float = field(metadata=_bench("µs per row", "C, CPU of the slots per word, with its count"))
     driver_row_us: float = field(metadata=_bench("µs per row", "B, phase `produce` per result and changelog row"))
     broker_us: float = field(metadata=_bench("µs per record", "B, CPU of the broker, one replica"))
-    lane_bytes: float = field(metadata=_bench("bytes", "B, a third of the peak PSS: two workers and the driver"))
-    jvm_us: float = field(default=2.2, metadata=_of("µs per record and exchange row", f"{PROTOTYPE}: Spark's JVM, warm"))
+    lane_bytes: float = field(metadata=_bench("bytes", "B, a third of the peak PSS: two slots, the driver with its JVM"))
     writer_us: float = field(default=1.0, metadata=_of("µs per row", f"{PROTOTYPE}: encoding; {WRITERS}: 1.3 million rows/s"))
     jvm_bytes: float = field(default=4e9, metadata=_of("bytes per executor", "assumed: a heap of 2 GB, as much again for Arrow"))
     row_bytes: float = field(default=83, metadata=_of("bytes per row", f"{MEASURE}: beside key and value"))
@@ -59,7 +58,7 @@ class Constants:
     shards_per_lane: float = field(default=4, metadata=_of("shards", "default of `shards`"))
     epochs_in_flight: float = field(default=1, metadata=_of("epochs", "default of `epochs_in_flight`"))
     held_rows: float = field(default=2, metadata=_of("times", "assumed: an epoch's rows as a table and in the producer's queue"))
-    tasks: float = field(default=500, metadata=_of("tasks/s", "assumed: what Spark's driver launches and collects in time"))
+    request_ms: float = field(default=0.52, metadata=_of("ms per slot and step", "`make bench-engine`: there and back"))
     commit_share: float = field(default=0.25, metadata=_of("share of an epoch", "assumed: for the commit, on brokers"))
     partition_add_ms: float = field(
         default=0.07, metadata=_of("ms per partition", f"prototype: 2,560 partitions; {WRITERS} times them")
@@ -93,7 +92,7 @@ def measured(bench: Path = BENCH, side: str = "penstock") -> Constants:
         exchange_us=words["cpu_s_per_million"]["workers"] / WORDS_OF_LINE,
         driver_row_us=1e6 * counted["epoch_phases"]["produce"] / rows,
         broker_us=counted["cpu_s_per_million"]["broker"],
-        lane_bytes=1e6 * counted["peak_pss_mb"] / WORKERS_AND_DRIVER,
+        lane_bytes=1e6 * counted["peak_pss_mb"] / SLOTS_AND_DRIVER,
     )
 
 

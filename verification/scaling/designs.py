@@ -46,8 +46,10 @@ class Breaking(NamedTuple):
     sizing: Sizing
 
 
-def _tasks(sizing: Sizing, constants: Constants) -> Limit:
-    return Limit("tasks of the driver", sizing.lanes * sizing.stages / sizing.load.epoch_s, constants.tasks, "tasks/s")
+def _requests(sizing: Sizing, constants: Constants) -> Limit:
+    """Each lane has a slot of its own; the threads of the driver, one for each slot, share an interpreter."""
+    requests = sizing.lanes * sizing.steps
+    return Limit("requests of the driver", requests * constants.request_ms, 1e3 * sizing.load.epoch_s, "ms")
 
 
 def _commit_ms(partitions: float, constants: Constants) -> float:
@@ -65,7 +67,7 @@ def one_producer(sizing: Sizing, constants: Constants, host: Host) -> tuple[Limi
         Limit("the driver's memory", sizing.driver_memory, host.memory, "bytes"),
         Limit("the driver's network", sizing.driver_network, host.network, "bytes/s"),
         Limit("the commit", _commit_ms(sizing.written_partitions, constants), _budget_ms(sizing, constants), "ms"),
-        _tasks(sizing, constants),
+        _requests(sizing, constants),
     )
 
 
@@ -74,7 +76,7 @@ def writers(sizing: Sizing, constants: Constants, host: Host) -> tuple[Limit, ..
     return (
         Limit("writers of a transaction", sizing.lanes, constants.writers, "writers"),
         Limit("the commit", _commit_ms(sizing.written_partitions, constants), _budget_ms(sizing, constants), "ms"),
-        _tasks(sizing, constants),
+        _requests(sizing, constants),
     )
 
 
@@ -84,7 +86,7 @@ def groups(sizing: Sizing, constants: Constants, host: Host) -> tuple[Limit, ...
     commit = _commit_ms(sizing.written_partitions / number, constants) + number * constants.group_ms
     return (
         Limit("the commit", commit, _budget_ms(sizing, constants), "ms"),
-        _tasks(sizing, constants),
+        _requests(sizing, constants),
     )
 
 

@@ -66,9 +66,13 @@ def design_rows(load: Load, constants: Constants, host: Host) -> list[Row]:
         limit = tightest(design, sized(design, load, constants, host), constants, host)
         found = breaking(design, load, constants, host)
         fits = "yes" if limit.use <= 1 else "no"
-        where = f"{said(found.records)} records/s, {found.sizing.executors:,} hosts"
+        where = f"{said(found.records)} records/s, {_hosts(found.sizing.executors)}"
         rows.append((design.name, f"{fits}: {100 * limit.use:.0f} % of {limit.name}", where, found.limit.name))
     return rows
+
+
+def _hosts(number: int) -> str:
+    return "one host" if number == 1 else f"{number:,} hosts"
 
 
 def breaking_rows(constants: Constants, host: Host) -> list[Row]:

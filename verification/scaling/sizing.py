@@ -37,7 +37,7 @@ class Load:
     """The share of keys that is read often enough to stay in memory."""
     epoch_s: float = 2
     executors_write: bool = False
-    """`writers = "executors"`: one more stage, in which rows travel to the task that writes their partition."""
+    """`writers = "executors"`: one more step, in which rows travel to the slot that writes their partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,8 @@ class Sizing:
     bound_by: str
     """Which resource decides the number of executors."""
     shards: int
-    stages: int
+    steps: int
+    """Requests to each slot in an epoch."""
     source_partitions: int
     written_partitions: int
     """Partitions that a transaction writes to: changelogs, the lanes' topic, sinks."""
@@ -85,10 +86,10 @@ class Sizing:
 def size(load: Load, constants: Constants, host: Host) -> Sizing:
     """Return what a load needs."""
     exchanged = load.records * load.exchanges * load.exchanged
-    busy = load.records * (constants.lane_us + constants.jvm_us) + exchanged * (constants.exchange_us + constants.jvm_us)
+    busy = load.records * constants.lane_us + exchanged * constants.exchange_us
     results, changes = load.records * load.sinks * load.results, load.records * load.stores * load.changed
     if load.executors_write:
-        busy += (results + changes) * (constants.writer_us + constants.jvm_us)
+        busy += (results + changes) * constants.writer_us
     cores = constants.headroom * busy / 1e6
     row_bytes = load.key_bytes + load.value_bytes
     out = results * load.record_bytes + changes * row_bytes
@@ -108,7 +109,7 @@ def size(load: Load, constants: Constants, host: Host) -> Sizing:
         executors=executors,
         bound_by=bound_by,
         shards=shards,
-        stages=load.exchanges + 1 + load.executors_write,
+        steps=load.exchanges + 1 + load.executors_write,
         source_partitions=sources,
         written_partitions=written,
         rows=results + changes,

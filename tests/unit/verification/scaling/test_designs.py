@@ -31,7 +31,7 @@ def test_one_transaction_breaks_at_its_writers() -> None:
     found = breaking(WRITERS, LOAD, CONSTANTS, Host())
     assert found.limit.name == "writers of a transaction"
     assert found.sizing.lanes == 96  # twelve hosts of eight cores; a thirteenth would make it more than a hundred
-    assert found.records == pytest.approx(96 / 38e-6, rel=0.002)
+    assert found.records == pytest.approx(96 / 30e-6, rel=0.002)
 
 
 def test_one_transaction_with_many_stores_breaks_at_its_commit() -> None:
@@ -42,8 +42,8 @@ def test_one_transaction_with_many_stores_breaks_at_its_commit() -> None:
 
 def test_groups_break_at_the_driver() -> None:
     found = breaking(GROUPS, LOAD, CONSTANTS, Host())
-    assert found.limit.name == "tasks of the driver"
-    assert found.sizing.lanes == 328  # 41 hosts; three stages in two seconds
+    assert found.limit.name == "requests of the driver"
+    assert found.sizing.lanes == 1_280  # 160 hosts; three requests of 0.52 ms to each lane in two seconds
 
 
 def test_groups_are_as_many_as_needed() -> None:

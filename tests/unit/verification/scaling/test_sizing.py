@@ -14,9 +14,7 @@ from hypothesis import given
 from verification.scaling.constants import Constants, measured
 from verification.scaling.sizing import Host, Load, size
 
-CONSTANTS = Constants(
-    lane_us=6, exchange_us=3, driver_row_us=2, broker_us=0.5, lane_bytes=400e6, jvm_us=2, row_bytes=44, store_fill=0.5
-)
+CONSTANTS = Constants(lane_us=8, exchange_us=5, driver_row_us=2, broker_us=0.5, lane_bytes=400e6, row_bytes=44, store_fill=0.5)
 LOAD = Load(records=100_000, exchanges=1, keys=1e6)
 
 loads = st.builds(
@@ -35,8 +33,8 @@ loads = st.builds(
 
 def test_an_example_by_hand() -> None:
     found = size(LOAD, CONSTANTS, Host())
-    assert found.executor_cores == pytest.approx(2.6)  # twice 100,000 records of 6 + 2 µs and 100,000 rows of 3 + 2 µs
-    assert (found.executors, found.bound_by, found.lanes, found.shards, found.stages) == (1, "cores", 3, 12, 2)
+    assert found.executor_cores == pytest.approx(2.6)  # twice 100,000 records of 8 µs and 100,000 rows of 5 µs
+    assert (found.executors, found.bound_by, found.lanes, found.shards, found.steps) == (1, "cores", 3, 12, 2)
     assert (found.source_partitions, found.written_partitions) == (3, 27)  # a changelog, the lanes' topic, a sink
     assert found.rows == 200_000
     assert found.row_bytes_per_s == pytest.approx(31.6e6)
@@ -58,11 +56,11 @@ def test_rows_of_other_hosts_cross_the_network() -> None:
 
 def test_executors_that_write_spare_the_driver() -> None:
     found = size(replace(LOAD, executors_write=True), CONSTANTS, Host())
-    assert found.executor_cores == pytest.approx(3.8)  # and twice 200,000 rows of 1 + 2 µs
-    assert (found.stages, found.driver_memory, found.driver_network) == (3, 4e9, 0)
-    on_four_hosts = size(replace(LOAD, records=800_000, executors_write=True), CONSTANTS, Host())
+    assert found.executor_cores == pytest.approx(3.0)  # and twice 200,000 rows of 1 µs
+    assert (found.steps, found.driver_memory, found.driver_network) == (3, 4e9, 0)
+    on_four_hosts = size(replace(LOAD, records=1e6, executors_write=True), CONSTANTS, Host())
     assert on_four_hosts.executors == 4
-    assert on_four_hosts.host_network == pytest.approx((0.75 * (160e6 + 252.8e6) + 252.8e6) / 4)  # rows travel once more
+    assert on_four_hosts.host_network == pytest.approx((0.75 * (200e6 + 316e6) + 316e6) / 4)  # rows travel once more
 
 
 @pytest.mark.parametrize(
@@ -135,5 +133,5 @@ def test_a_workload_that_was_not_measured_is_named(tmp_path: Path) -> None:
 
 def test_each_constant_has_a_unit_and_a_source() -> None:
     found = list(CONSTANTS.each())
-    assert found[0] == ("lane_us", 6, "µs per record", "`make bench`: B, CPU of the workers")
+    assert found[0] == ("lane_us", 8, "µs per record", "`make bench`: B, CPU of the slots, which also read")
     assert all(one.unit and one.source for one in found)

@@ -177,9 +177,10 @@ class ManyHosts:
             self._assign(self._slots.settled())
             if self._hosts != before and has_lanes(self._program):
                 raise LaneMovedError("The slots of the cluster were renewed, some of them on other hosts.")
-        if self._slots.have_changed():
-            if has_lanes(self._program):
-                raise LaneMovedError("The slots of the cluster have changed.")
+        have_changed = self._slots.have_changed()
+        if have_changed and has_lanes(self._program):
+            raise LaneMovedError("The slots of the cluster have changed.")
+        if have_changed or not self._entering:  # a program without lanes is never placed
             self._assign(self._slots.settled())
         return replace(epoch, servers=self._servers, global_topics=self._global_topics())
 

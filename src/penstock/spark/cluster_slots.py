@@ -103,9 +103,10 @@ class ClusterSlots:
             registration.wait_for(lambda: len(registration.live) >= self._size or self._has_failed, all_s)
             self._is_renewed = False
             registration.wait_for(lambda: bool(registration.live) or self._has_failed, EXECUTORS_TIMEOUT_S)
-            if not registration.live:
+            live = registration.live
+            if not live:
                 raise self._problem
-            before, self._settled = self._settled, registration.live
+            before, self._settled = self._settled, live
             self._end_given_up(before)
             return {position: slot.host for position, slot in self._settled.items()}
 

@@ -237,6 +237,12 @@ class TestEpochs:
         engine.run(EPOCH, RECORDS, is_small=True)
         assert [position for position, _ in slots.of(RunStep)][-1] == 7
 
+    def test_without_lanes_slots_that_were_warmed_are_used_although_nothing_is_placed(self, slots: Slots) -> None:
+        engine = ManyHosts(replace(program_of(stateless(), 4), is_spread=True), slots, 20.0, lambda: None, lambda: None)
+        engine.warm()
+        engine.run(EPOCH, RECORDS, is_small=True)
+        assert {position for position, _ in slots.of(RunStep)} <= {0, 1, 2}
+
     @pytest.mark.parametrize(("hosts", "moves"), [("aba", False), ("baa", False), ("abb", True)])
     def test_renewed_slots_are_used_at_once_if_they_are_on_the_same_hosts(
         self, slots: Slots, engine: ManyHosts, hosts: str, moves: bool

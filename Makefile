@@ -209,21 +209,20 @@ without-spark: $(VENV_READY) $(PARTS_READY) ## Environments as images have them,
 
 integration: $(VENV_READY) $(PARTS_READY) ## The same topologies in the test driver, in epochs, on Spark and on the local engine (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) $(if $(QUICK),--quick)
-	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host spark --cases $(if $(QUICK),12,150)
+	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host spark --cases $(if $(QUICK),12,60)
 	$(if $(QUICK),,$(BIN)/python -m verification.integration.generated --seed $(SEED) --host local --cases 150)
 
 chaos: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(POSTGRES_READY) ## Faults under load, nothing lost or doubled (SEED; QUICK=1: six minutes)
 	$(BIN)/python -m verification.chaos --seed $(SEED) $(if $(QUICK),--campaign quick)
 
 # All combinations of all topologies there take an hour more: python -m verification.integration --hosts cluster
-cluster: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) $(if $(QUICK),,$(CONNECTOR_READY)) ## A Spark cluster of three hosts: topologies, then hosts, executors and drivers that die (SEED; QUICK=1: minutes)
+cluster: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) ## A Spark cluster of three hosts: topologies, then hosts, executors and drivers that die: 90 minutes (SEED; QUICK=1: minutes)
 	$(BIN)/python -m verification.integration --seed $(SEED) --hosts cluster --quick --report reports/cluster-integration.json
-	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host cluster --cases $(if $(QUICK),12,150)
+	$(BIN)/python -m verification.integration.generated --seed $(SEED) --host cluster --cases $(if $(QUICK),12,60)
 	$(BIN)/python -m verification.writers --seed $(SEED) $(if $(QUICK),--quick)
 	$(BIN)/python -m verification.cluster --seed $(SEED) $(if $(QUICK),--quick,--without write_ids)
-	$(if $(QUICK),,$(BIN)/python -m verification.takeover --seed $(SEED) --engine cluster)
+	$(if $(QUICK),,$(BIN)/python -m verification.takeover --seed $(SEED) --kills 10 --engine cluster)
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.moved_lanes)
-	$(if $(QUICK),,$(BIN)/python -m benchmarks.cluster)
 	$(BIN)/python -m verification.cluster.summary
 
 takeover: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=spark, cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from benchmarks.bench import Bench, in_turn
-from benchmarks.cluster import EXECUTORS, SIDES, SPARE, figures, rate
+from benchmarks.cluster import EXECUTORS, SIDES, SPARE, against_spark, rate
 from benchmarks.engine.group import Figures, Group, Round, Row, in_tasks
 from benchmarks.workloads import WORKLOADS
 from verification.harness.spark_cluster import SparkCluster
@@ -28,7 +28,7 @@ def measure(bench: Bench) -> Iterator[Round]:
 def rows(medians: Figures) -> Iterable[Row]:
     """The growth of each of Penstock's sides from one executor to all, against Spark's."""
     rates = {name: {count: medians[FIGURE.format(name, count)] for count in EXECUTORS} for name in SIDES}
-    for name, ratio in figures(rates)["scaling_ratio"].items():
+    for name, ratio in against_spark(rates).items():
         of = tuple(FIGURE.format(side, count) for side in (name, "spark") for count in EXECUTORS)
         writes = name.partition(", ")[2] or "the driver writes"
         yield Row(f"B with 1, 2, 3 executors against Spark's own scaling, {writes}", ratio, 0.95, of, is_most=False)

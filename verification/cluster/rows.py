@@ -107,16 +107,16 @@ def returned(times: int, trial: ClusterTrial) -> None:
 _EXECUTORS_WRITE, _DRIVER_WRITES = (Conditions(settings={"PENSTOCK_WRITERS": who}) for who in ("executors", "driver"))
 _MORE_LANES = Conditions(settings={**_EXECUTORS_WRITE.settings, "PENSTOCK_LANES": "8"})
 _FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Conditions]] = {
-    "executors": (executors, 3, 75, _EXECUTORS_WRITE),
-    "hosts": (hosts, 2, 10, _EXECUTORS_WRITE),
-    "zombies": (zombies, 1, 10, _EXECUTORS_WRITE),
-    "drivers": (drivers, 2, 20, _EXECUTORS_WRITE),
-    "grown": (grown, 1, 10, _MORE_LANES),
-    "writers": (writers, 1, 5, _EXECUTORS_WRITE),
-    "returned": (returned, 1, 5, _EXECUTORS_WRITE),
-    "executors-driver-writes": (executors, 3, 25, _DRIVER_WRITES),
-    "zombies-driver-writes": (zombies, 1, 3, _DRIVER_WRITES),
-    "drivers-driver-writes": (drivers, 1, 5, _DRIVER_WRITES),
+    "executors": (executors, 3, 30, _EXECUTORS_WRITE),
+    "hosts": (hosts, 2, 6, _EXECUTORS_WRITE),
+    "zombies": (zombies, 1, 5, _EXECUTORS_WRITE),
+    "drivers": (drivers, 2, 10, _EXECUTORS_WRITE),
+    "grown": (grown, 1, 5, _MORE_LANES),
+    "writers": (writers, 1, 3, _EXECUTORS_WRITE),
+    "returned": (returned, 1, 3, _EXECUTORS_WRITE),
+    "executors-driver-writes": (executors, 3, 10, _DRIVER_WRITES),
+    "zombies-driver-writes": (zombies, 1, 2, _DRIVER_WRITES),
+    "drivers-driver-writes": (drivers, 1, 3, _DRIVER_WRITES),
 }
 """What is done, how often in a quick campaign and in a full one, and under which conditions."""
 

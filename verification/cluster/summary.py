@@ -9,7 +9,7 @@ from typing import Any
 
 REPORTS = Path("reports")
 CHAOS, INTEGRATION, GENERATED = "cluster-chaos.json", "cluster-integration.json", "generated-cluster.json"
-WRITERS, MOVED, TAKEOVER, SCALING = "writers.json", "moved-lanes.json", "takeover.json", "bench-cluster.json"
+WRITERS, MOVED, TAKEOVER = "writers.json", "moved-lanes.json", "takeover.json"
 ZOMBIES = "zombies"
 
 
@@ -27,7 +27,7 @@ def summary(directory: Path) -> dict[str, Any]:
     """Return the figures of the reports in a directory; None for those that are not there."""
     chaos = _read(directory / CHAOS)
     compared = [found for name in (INTEGRATION, GENERATED) if (found := _read(directory / name))]
-    writers, scaling = _read(directory / WRITERS), _read(directory / SCALING)
+    writers = _read(directory / WRITERS)
     rows = chaos.get("rows", [])
     by_guard = {guard["name"]: guard["went_red"] for guard in chaos.get("guards_off", [])}
     by_guard |= {name: bool(found["differences"]) for name, found in writers.get("guards_off", {}).items()}
@@ -41,7 +41,6 @@ def summary(directory: Path) -> dict[str, Any]:
         "writer_faults": {name: found["fired"] for name, found in writers.get("faults", {}).items()} or None,
         "moved_lane_s": _read(directory / MOVED) or None,
         "takeover_s": _read(directory / TAKEOVER).get("takeover_s"),
-        "scaling_ratio": scaling.get("scaling_ratio"),
         "writers": writers.get("rows_per_s"),
         "commits": writers.get("commits"),
         "guards_off": by_guard,

@@ -11,7 +11,6 @@ from verification.cluster import summary
 def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
     found = summary.summary(tmp_path)
     assert found["kills"] is None
-    assert found["scaling_ratio"] is None
     assert (found["violations"], found["guards_off"]) == (0, {})
 
 
@@ -28,7 +27,6 @@ def test_figures_come_from_the_parts(tmp_path: Path) -> None:
             "rows_per_s": {"driver": 1.0},
         },
         summary.TAKEOVER: {"takeover_s": 2.5},
-        summary.SCALING: {"scaling_ratio": {"penstock": 1.05}},
     }
     for name, content in parts.items():
         (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
@@ -36,5 +34,5 @@ def test_figures_come_from_the_parts(tmp_path: Path) -> None:
     assert (found["kills"], found["zombies"], found["violations"], found["differences"]) == (3, 4, 2, 3)
     assert found["topologies"] == 98
     assert found["guards_off"] == {"write_ids": True, "repeated-writes": False}
-    assert (found["takeover_s"], found["scaling_ratio"], found["writers"]) == (2.5, {"penstock": 1.05}, {"driver": 1.0})
+    assert (found["takeover_s"], found["writers"]) == (2.5, {"driver": 1.0})
     assert found["writer_faults"] == {"late-writers": 5}

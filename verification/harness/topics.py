@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from verification.harness.patience import TIMEOUT_S, ends, insist, is_passing
-from verification.harness.processes import HarnessError, run_java
+from verification.harness.processes import HarnessError, run_java, wait_until
 
 CHUNK = 10_000
 SETTLED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
@@ -100,6 +100,22 @@ def end_offsets(bootstrap_servers: str, topic: str, *, committed: bool = True) -
     partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     return {partition: end for (_, partition), end in ends(admin, [(topic, number) for number in partitions], level).items()}
+
+
+def wait_until_settled(bootstrap_servers: str, topic: str) -> None:
+    """Wait until the markers of all commits are written in a topic: a commit returns before that.
+
+    A single broker that is killed in between may never write them (Kafka 4.3.1, with any client): the transaction then
+    counts as complete but stays open in the partitions. So a test calls this before it kills a broker.
+    """
+
+    def is_settled() -> bool:
+        try:
+            return end_offsets(bootstrap_servers, topic) == end_offsets(bootstrap_servers, topic, committed=False)
+        except KafkaException:  # a broker that was down has no leaders for a moment
+            return False
+
+    wait_until(f"no transaction is open in {topic}", is_settled, TIMEOUT_S)
 
 
 def read(bootstrap_servers: str, topic: str, *, committed: bool = True) -> list[Received]:

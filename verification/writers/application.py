@@ -152,6 +152,7 @@ class Application:
 
     def differences(self) -> list[str]:
         """Compare what a reader of committed records sees with what was committed."""
+        topics.wait_until_settled(self.servers, self.topic)
         found: dict[int, list[bytes | None]] = defaultdict(list)
         for record in topics.read(self.servers, self.topic):
             found[record.partition].append(record.value)

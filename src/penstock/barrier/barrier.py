@@ -71,7 +71,10 @@ class Barrier:
         return self._phase
 
     def commit(self, epoch: int, batches: Iterable[Any], offsets: Sequence[SourceOffset]) -> None:
-        """Publish the epoch's rows and offsets atomically; when this returns, all of them are visible."""
+        """Publish the epoch's rows and offsets atomically; when this returns, that is decided.
+
+        Readers may see them a moment later: brokers answer before they have noted the end in every partition.
+        """
         if self._phase is not Phase.IDLE:
             raise CommitError(f"Cannot commit epoch {epoch}: the barrier is {self._phase.value}. Start again.")
         self._entered = self._clock()

@@ -75,6 +75,9 @@ class Ending(Protocol):
     def finish(self, carry: Callable[[RowsRequest], pa.Table]) -> pa.Table:
         """Let `carry` bring a request to all slots when they have these rows; return the rows that are left."""
 
+    def abandon(self) -> None:
+        """Drop what was done with the rows of an epoch that will run again."""
+
 
 @dataclass(frozen=True)
 class Exchanging:

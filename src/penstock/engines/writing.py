@@ -74,6 +74,11 @@ class WriteStage:
         self._transactions.wrote(written_in(table, self._program.topics))
         return table
 
+    def abandon(self) -> None:
+        """See `Ending.abandon`: abort the transaction, if there is one."""
+        if self._transactions.is_open:
+            self._transactions.abort()
+
 
 def by_writer(program: Program, rows: pa.Table, partitions: Mapping[str, int]) -> list[pa.Table]:
     """Return the rows that the slot of each lane writes; `partitions` are counts by topic."""

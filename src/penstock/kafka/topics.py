@@ -25,6 +25,7 @@ LONGEST_MS = 2**63 - 1
 TOMBSTONES_MS = 2 * MARK_LIFE_MS
 """How long a changelog keeps tombstones: a store that catches up from a mark must read all deletions since."""
 _PAUSE_S = 0.1
+_SETTLING_S = 0.02
 _COMMITTED = IsolationLevel.READ_COMMITTED
 _LEADER_MOVES = {
     KafkaError._NOENT,  # it has no leader
@@ -173,14 +174,37 @@ class Topics:
         """Where each partition's committed records end: control records count, an open transaction does not."""
         return self._offsets(partitions, OffsetSpec.latest())
 
-    def _offsets(self, partitions: Iterable[Partition], where: OffsetSpec) -> dict[Partition, int]:
+    def settled_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Where each partition's log ends, when all transactions in it have ended, too.
+
+        Brokers answer a commit before they have noted it in every partition: for a moment, `end_offsets` do not have it.
+        """
+        pending = self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        settled: dict[Partition, int] = {}
+        deadline = time.monotonic() + self._timeout
+        while pending:
+            settled |= self.end_offsets(pending)
+            pending = {place: end for place, end in pending.items() if settled[place] < end}
+            if pending and time.monotonic() > deadline:
+                topic, partition = min(pending)
+                raise TopicError(
+                    f"A transaction in {topic}-{partition} has not ended within {self._timeout:g} s, so that what follows it "
+                    f"cannot be read. Find it with `kafka-transactions.sh find-hanging`, and check the brokers."
+                )
+            if pending:
+                time.sleep(_SETTLING_S)
+        return settled
+
+    def _offsets(
+        self, partitions: Iterable[Partition], where: OffsetSpec, level: IsolationLevel = _COMMITTED
+    ) -> dict[Partition, int]:
         wanted = {TopicPartition(topic, partition): where for topic, partition in partitions}
         if not wanted:
             return {}
         found: dict[Partition, int] = {}
         deadline = time.monotonic() + self._timeout
         while wanted:
-            futures = self._admin.list_offsets(wanted, isolation_level=_COMMITTED, request_timeout=self._timeout)
+            futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=self._timeout)
             for place, future in futures.items():
                 try:
                     found[place.topic, place.partition] = future.result().offset

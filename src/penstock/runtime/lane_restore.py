@@ -25,16 +25,27 @@ _TRIES = 3
 
 
 class LaneRestore:
-    """Restores the lanes of a program; `read` reads changelogs in its tasks."""
+    """Restores the lanes of a program; `read` reads changelogs in its tasks.
+
+    `abandon` aborts the transaction of an epoch that lanes were lost in, if executors have begun one.
+    """
 
     def __init__(
-        self, program: Program, engine: Engine, topics: Topics, truth: Truth, read: ReadChangelog, recorder: Recorder
+        self,
+        program: Program,
+        engine: Engine,
+        topics: Topics,
+        truth: Truth,
+        read: ReadChangelog,
+        abandon: Callable[[], None],
+        recorder: Recorder,
     ) -> None:
         self._program = program
         self._engine = engine
         self._topics = topics
         self._truth = truth
         self._read = read
+        self._abandon = abandon
         self._recorder = recorder
 
     def run(self, committed: Committed) -> Mapping[int, str]:
@@ -78,12 +89,13 @@ class LaneRestore:
         return self._restore_anew if self._program.is_spread else None
 
     def _restore_anew(self, progress: Progress, attempt: int) -> None:
+        self._abandon()
         changelogs = self._truth.changelogs
         committed = Committed(
             progress.epoch,
             self._program.incarnation,
             places(self._topics.begin_offsets(changelogs)),
-            places(self._topics.end_offsets(changelogs)),
+            places(self._topics.settled_ends(changelogs)),
             int(time.time() * 1000),
             self._topics.identities(topic for topic, _ in changelogs),
             progress.heads,

@@ -201,7 +201,7 @@ class Start:
         committed, known_facts = truth.committed(position.before)
         feed = self._feed(topics)
         feed.read_too(truth.source_of(sources))
-        lanes = LaneRestore(program, engine, topics, truth, self._reader_of(read), self._recorder)
+        lanes = LaneRestore(program, engine, topics, truth, self._reader_of(read), self._abandon, self._recorder)
         heads = lanes.run(committed)
         self._takeover.reached(RESTORED)
         _log.info("%s runs with %s", self._id, engine.whereabouts)
@@ -354,6 +354,11 @@ class Start:
             announcement = self._beacon.announcement(self._program.incarnation)
             announce(announcement, self._id, publisher, config.broker_timeout_ms)
         return publisher
+
+    def _abandon(self) -> None:
+        """Abort the transaction that executors write in, if there is one."""
+        if self._ending is not None:
+            self._ending.abandon()
 
     def _size_limits(self, topics: Topics, written: Mapping[str, Topic], sizes: Sequence[int]) -> SizeLimits:
         """Return the size limits of records; the first of `sizes` is the brokers' default."""

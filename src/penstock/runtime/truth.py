@@ -288,7 +288,7 @@ class Truth:
 
     def committed(self, before: Past | None) -> tuple[Committed, TopologyFacts]:
         """Return the state to restore lanes to, and the facts of all stores, past ones included."""
-        begins, ends = self._topics.begin_offsets(self.changelogs), self._topics.end_offsets(self.changelogs)
+        begins, ends = self._topics.begin_offsets(self.changelogs), self._topics.settled_ends(self.changelogs)
         if before is None:
             refuse_state_without_offsets(self._id, self.rows(begins, ends))
         topic_ids = self._topics.identities(topic for topic, _ in self.changelogs)

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
 
 from penstock.barrier import SourceOffset
 from penstock.config import Config
@@ -65,21 +64,10 @@ def _state(task: Path) -> str:
 
 
 def wait_until_settled(bootstrap_servers: str, topic: str, group: str | None = None) -> None:
-    """Wait until the markers of a commit are written, in the topic and in the group's offsets: the commit returns before that.
-
-    A single broker that is killed in between may never write them (Kafka 4.3.1, with any client): the transaction then
-    counts as complete but stays open in the partitions. So a test calls this before it kills a broker.
-    """
+    """Wait until the markers of a commit are written, in the topic and in the group's offsets."""
     if group is not None:
         offset_of(bootstrap_servers, group)
-
-    def is_settled() -> bool:
-        try:
-            return topics.end_offsets(bootstrap_servers, topic) == topics.end_offsets(bootstrap_servers, topic, committed=False)
-        except KafkaException:  # a broker that was down has no leaders for a moment
-            return False
-
-    wait_until(f"no transaction is open in {topic}", is_settled, 20)
+    topics.wait_until_settled(bootstrap_servers, topic)
 
 
 def values(bootstrap_servers: str, topic: str) -> list[bytes | None]:

@@ -101,6 +101,31 @@ def test_ends_count_control_records_but_not_open_transactions(
     assert broker_topics.end_offsets([]) == {}
 
 
+def test_settled_ends_have_a_commit_at_once(broker_topics: Topics, servers: str, application: str) -> None:
+    name = new_topic(servers, partitions=16)
+    places = [(name, number) for number in range(16)]
+    with publisher(config(servers), application, name) as target:
+        for commits in range(1, 21):
+            target.begin()
+            target.produce(rows(*[{**rows(b"v").to_pylist()[0], "partition": number} for _, number in places]))
+            target.send_offsets([])
+            assert target.commit()
+            ends = broker_topics.settled_ends(places)  # end_offsets often have the commit before this one only
+            assert ends == dict.fromkeys(places, 2 * commits)
+            assert broker_topics.end_offsets(places) == ends
+
+
+def test_a_transaction_that_does_not_end_is_an_error_which_names_it(admin: AdminClient, servers: str, application: str) -> None:
+    name = new_topic(servers)
+    with publisher(config(servers), application, name) as target:
+        target.begin()
+        target.produce(rows(b"open"))
+        target._producer.client.flush()
+        with pytest.raises(TopicError, match=rf"A transaction in {name}-0 has not ended within 1 s"):
+            Topics(admin, 1_000).settled_ends([(name, 0)])
+        target.abort()
+
+
 def test_ends_of_new_partitions_are_requested_until_they_have_leaders(broker_topics: Topics) -> None:
     wanted = internal(partitions=64)
     broker_topics.ensure([wanted], -1)

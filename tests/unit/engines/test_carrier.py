@@ -73,6 +73,9 @@ class Ended:
     def finish(self, carry: Callable[[RowsRequest], pa.Table]) -> pa.Table:
         return carry(Load())
 
+    def abandon(self) -> None:
+        pass
+
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:

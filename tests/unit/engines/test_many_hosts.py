@@ -175,7 +175,7 @@ class TestPlacement:
     ) -> None:
         none: Any = None
         slots.killers = {1, 4}
-        LaneRestore(program(), engine, none, none, lambda positions, ends: [], Recorder()).run(COMMITTED)
+        LaneRestore(program(), engine, none, none, lambda positions, ends: [], none, Recorder()).run(COMMITTED)
         assert caplog.text.count("restoring lanes once more: a slot was killed") == 1
         retries = {request.lane for _, request in slots.of(RestoreLane) if request.is_retry}
         assert retries == {1, 4}
@@ -284,6 +284,9 @@ def test_executors_write_in_a_last_stage(slots: Slots) -> None:
 
         def finish(self, carry: Callable[[RowsRequest], pa.Table]) -> pa.Table:
             return carry(Load())
+
+        def abandon(self) -> None:
+            pass
 
     engine = ManyHosts(program(), slots, 20.0, lambda: None, Ended)
     place(engine)

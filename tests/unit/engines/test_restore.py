@@ -103,7 +103,7 @@ def test_a_start_survives_a_lane_whose_store_kills_its_slot(
 ) -> None:
     none: Any = None
     read = dying_reader(app, tmp_path / "died")
-    LaneRestore(program, engine, none, none, read, Recorder()).run(app.committed())
+    LaneRestore(program, engine, none, none, read, none, Recorder()).run(app.committed())
     assert (tmp_path / "died").exists()
     assert "restoring lanes once more: A slot on this host has ended unexpectedly" in caplog.text
     app.check()
@@ -120,7 +120,7 @@ def test_what_cannot_be_restored_is_an_error_in_the_driver(
     none: Any = None
     always = dying_reader(app, tmp_path / "died", is_always=True)
     with pytest.raises(StateError, match=r"not restored in 3 attempts\..* A slot on this host has ended unexpectedly"):
-        LaneRestore(program, engine, none, none, always, Recorder()).run(app.committed())
+        LaneRestore(program, engine, none, none, always, none, Recorder()).run(app.committed())
     assert caplog.text.count("restoring lanes once more") == 2
     engine.place(app.committed(), app.topics.read, ignore)
     app.check()

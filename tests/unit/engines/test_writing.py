@@ -109,12 +109,18 @@ class Begun:
     """Transactions that note what is done with them."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.begun = self.aborted = 0
+        self.is_open = False
         self.rows: dict[Partition, int] = {}
 
     def begin(self) -> Shared:
         self.begun += 1
+        self.is_open = True
         return SHARED
+
+    def abort(self) -> None:
+        self.aborted += 1
+        self.is_open = False
 
     def wrote(self, rows: Mapping[Partition, int]) -> None:
         self.rows = dict(rows)
@@ -207,6 +213,17 @@ def test_the_rows_of_a_partition_go_to_one_slot_and_changes_to_that_of_their_lan
 def test_a_fenced_slot_is_explained_by_the_driver(program: Program) -> None:
     with pytest.raises(CommitError, match="explained: late"):
         Here(program, FencedError("late")).write(stage_of(program, Begun()), Epoch(1, 0, 0), table(), [0])
+
+
+def test_what_was_written_of_an_epoch_that_runs_again_is_aborted(program: Program) -> None:
+    transactions = Begun()
+    stage = stage_of(program, transactions)
+    stage.abandon()
+    assert transactions.aborted == 0
+    transactions.begin()
+    stage.abandon()
+    stage.abandon()
+    assert transactions.aborted == 1
 
 
 def test_rows_to_write_come_from_no_topic() -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+Row = Mapping[str, Any]
+"""A row, by column."""
+
 
 def columns_of(value: Any) -> dict[str, Any]:
     """Return the columns of a value: its fields, or `value` if it has none."""

@@ -14,7 +14,8 @@ from penstock.kafka.failures import failure
 from penstock.lanes.epoch import headers_array
 from penstock.records import Partition
 
-_LOST = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+LOST = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+"""The next record is gone."""
 _TEMPORARY = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._MAX_POLL_EXCEEDED}
 
 
@@ -56,7 +57,7 @@ def end_in(message: Message) -> tuple[Partition, int] | None:
     assert error is not None
     if error.code() == KafkaError._PARTITION_EOF:
         return (str(topic), int(number or 0)), int(message.offset() or 0)
-    if error.code() in _LOST:
+    if error.code() in LOST:
         raise TopicError(f"Cannot read {topic}-{number}: the next record is gone ({error.str()}).")
     if not (error.retriable() or error.code() in _TEMPORARY):
         raise failure(error, f"Cannot read {topic}-{number}" if topic else "Cannot read the source topics")

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from penstock.errors import BrokerError
+from penstock.errors import BrokerError, TopicError
+from penstock.kafka.chunks import LOST
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure
 from penstock.records import NO_HEADERS, Headers, Partition
@@ -61,6 +62,8 @@ class RecordReader:
                     key, value = message.key(), message.value()
                     yield TopicRecord(*partition, offset, key, value, timestamp, tuple(headers or ()) or NO_HEADERS)
                     offset += 1
+                elif error is not None and error.code() in LOST:
+                    raise TopicError(f"Cannot read {partition[0]}-{partition[1]}: the next record is gone ({error.str()}).")
                 elif error is not None and error.code() != KafkaError._PARTITION_EOF and not error.retriable():
                     raise failure(error, f"Cannot read {partition[0]}-{partition[1]}")
                 if offset >= left[partition]:

@@ -211,7 +211,7 @@ class Metrics(Collector):
             "Records that nodes dropped, and why (late, null key, dead letter, ...).",
             labels=["node", "reason"],
         )
-        for place, count in totals.dropped.items():
+        for place, count in self._recorder.left_out.and_dropped(totals).items():
             dropped.add_metric(place, count)
         yield dropped
 

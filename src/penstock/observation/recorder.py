@@ -61,6 +61,23 @@ class Totals(NamedTuple):
     nodes: Mapping[str, NodeSample] = MappingProxyType({})
 
 
+class LeftOut:
+    """Counts the records that deliveries have left out, in threads of their own: dropped ones that no epoch reports."""
+
+    def __init__(self) -> None:
+        self._counts: Mapping[tuple[str, str], int] = {}
+        self._counting = threading.Lock()
+
+    def count(self, node: str, reason: str) -> None:
+        """Count a record."""
+        with self._counting:
+            self._counts = _sums(self._counts, [((node, reason), 1)])
+
+    def and_dropped(self, totals: Totals) -> Mapping[tuple[str, str], int]:
+        """Return all records that were dropped, by node and reason."""
+        return _sums(totals.dropped, self._counts.items())
+
+
 class Recorder:
     """The memory of one start of an application."""
 
@@ -98,6 +115,8 @@ class Recorder:
         """Retries of the check with a broker whether an epoch is committed."""
         self.lost: Mapping[Partition, int] = {}
         """Offsets skipped because their records were gone, by source partition."""
+        self.left_out: LeftOut = LeftOut()
+        """The records that deliveries have left out."""
         self.tables: RefreshedTables = RefreshedTables()
         """The global tables that are read again from time to time."""
         self.clients: ClientStatistics = ClientStatistics()

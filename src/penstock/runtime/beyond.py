@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from penstock.barrier import Barrier
 from penstock.config import Config
+from penstock.epochs.output import letters_sent
 from penstock.epochs.program import Program
+from penstock.epochs.wire import out
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings
-from penstock.kafka.publishers import TransactionalPublisher
+from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from penstock.kafka.records import RecordReader
-from penstock.kafka.topics import InternalTopic, Topics
+from penstock.kafka.topics import InternalTopic, Topic, Topics
+from penstock.lanes.outbox import Row
 from penstock.observation import Recorder
-from penstock.records import Partition
 from penstock.runtime.backfills import Backfills, backfill_topic
 from penstock.runtime.deliveries import Deliveries, Follower
 from penstock.runtime.engine import Hosting
 from penstock.runtime.refreshes import Access, Refreshes, Table
+from penstock.runtime.undelivered import Undelivered
 from penstock.topology import SinkNode, SourceNode, Topology
 
 _log = logging.getLogger(__name__)
@@ -96,14 +100,54 @@ class Beyond:
         for _, _, keys, values in read(consumer_settings(config, self._id), begins, ends, config.broker_timeout_ms):
             yield from zip(keys, values, strict=True)
 
-    def deliveries(self) -> Deliveries:
-        """Return what delivers topics to other systems; it is not started yet."""
+    def deliveries(self, recorder: Recorder, sizes: Sequence[int], closers: list[Callable[[], None]]) -> Deliveries:
+        """Return what delivers topics to other systems; it is not started yet. `sizes` are size limits of records.
+
+        `closers` gets what is to be called once it has stopped.
+        """
         config, topics = self._config, self._topics
 
-        def partitions(topic: str) -> Sequence[Partition]:
-            return [(topic, number) for number in range(topics.describe([topic])[topic].partitions)]
+        def topic(name: str) -> Topic | None:
+            return topics.seen([name]).get(name)
 
         def reader() -> RecordReader:
             return RecordReader(consumer_settings(config, self._id), config.broker_timeout_ms)
 
-        return Deliveries(self._id, self._sinks, Follower(partitions, topics.begin_offsets, topics.end_offsets, reader))
+        follower = Follower(topic, topics.begin_offsets, topics.end_offsets, reader)
+        letters = Letters(self._program, config, sizes)
+        closers.append(letters.close)
+        undelivered = Undelivered(self._id, self._program.handlers, letters.send, recorder.left_out.count)
+        on_lost = recorder.lost_input if config.on_lost_input == "continue" else None
+        return Deliveries(self._id, self._sinks, follower, undelivered, on_lost)
+
+
+class Letters:
+    """Writes the dead letters of deliveries, with a producer of its own that the first one opens."""
+
+    def __init__(self, program: Program, config: Config, sizes: Sequence[int]) -> None:
+        self._program = program
+        self._config = config
+        self._sizes = sizes
+        self._writing = threading.Lock()
+        self._publisher: AtLeastOncePublisher | None = None
+
+    def send(self, letter: Row) -> None:
+        """Return once the letter is in its topic."""
+        rows = letters_sent(self._program, [letter])
+        assert rows is not None, "there is a letter"
+        with self._writing:
+            publisher = self._publisher or AtLeastOncePublisher(
+                self._config, self._program.application_id, self._program.topics, self._sizes
+            )
+            self._publisher = publisher
+            try:
+                Barrier(publisher, self._config.broker_timeout_ms).commit(0, out(rows).combine_chunks().to_batches(), [])
+            except BaseException:
+                self.close()  # the next letter has another producer
+                raise
+
+    def close(self) -> None:
+        """Close the producer."""
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()

@@ -15,9 +15,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import faults
-from penstock.errors import BrokerError, FencedError, SerializationError, TopicError
+from penstock.errors import ATTRIBUTED, BrokerError, FencedError, TopicError
 from penstock.kafka.records import TopicRecord
+from penstock.kafka.topics import Topic, partitions_of
 from penstock.records import Delivered, Partition
+from penstock.runtime.past import Lost, lost_input
+from penstock.runtime.topic_watch import MISSED_LOOKS
+from penstock.runtime.undelivered import Undelivered
 from penstock.topology import SinkNode
 
 if TYPE_CHECKING:
@@ -36,6 +40,8 @@ _STOP_S = 30.0
 _POLL_S = 0.05
 
 Offsets = Mapping[Partition, int]
+OnLost = Callable[[Partition, int], None]
+Pair = tuple[TopicRecord, Delivered]
 
 
 class Reader(Protocol):
@@ -50,20 +56,36 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """How topics are followed: their partitions, where those begin and where their committed records end, and a reader."""
+    """How topics are followed: what they are, where partitions begin and where their committed records end, and a reader.
 
-    partitions: Callable[[str], Sequence[Partition]]
+    `topic` returns None for a topic that does not exist.
+    """
+
+    topic: Callable[[str], Topic | None]
     begins: Callable[[Iterable[Partition]], Offsets]
     ends: Callable[[Iterable[Partition]], Offsets]
     reader: Callable[[], Reader]
 
 
 class Deliveries:
-    """All deliveries of an application."""
+    """All deliveries of an application.
 
-    def __init__(self, application_id: str, sinks: Iterable[SinkNode], follower: Follower) -> None:
+    `on_lost` is called for a partition whose next records are gone, with the number of offsets that are skipped; without it, the
+    application ends.
+    """
+
+    def __init__(
+        self,
+        application_id: str,
+        sinks: Iterable[SinkNode],
+        follower: Follower,
+        undelivered: Undelivered,
+        on_lost: OnLost | None = None,
+    ) -> None:
         self._deliveries = [
-            _Delivery(f"{application_id}/{sink.topic}", sink, sink.target, follower) for sink in sinks if sink.target is not None
+            _Delivery(f"{application_id}/{sink.topic}", sink, sink.target, follower, undelivered, on_lost)
+            for sink in sinks
+            if sink.target is not None
         ]
 
     def start(self) -> None:
@@ -98,18 +120,34 @@ class Deliveries:
 class _Delivery:
     """One topic and its target."""
 
-    def __init__(self, name: str, sink: SinkNode, target: Target, follower: Follower) -> None:
+    def __init__(
+        self,
+        name: str,
+        sink: SinkNode,
+        target: Target,
+        follower: Follower,
+        undelivered: Undelivered,
+        on_lost: OnLost | None,
+    ) -> None:
         assert isinstance(sink.topic, str)
         self._name = name
+        self._node = f"{sink.name} (declared at {sink.line})"
+        self._sink = sink
         self._topic = sink.topic
         self._target = target
         self._follower = follower
+        self._undelivered = undelivered
+        self._on_lost = on_lost
         self._key = sink.key.for_topic(self._topic, is_key=True).deserialize
         self._value = sink.value.for_topic(self._topic, is_key=False).deserialize
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._passes = 0
         self._looked_at = 0.0
+        self._missed = 0
+        self._topic_id = ""
+        self._stored: Offsets = {}
+        self._is_empty = True
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-{name}", daemon=True)
 
@@ -172,48 +210,133 @@ class _Delivery:
 
     def _open(self) -> dict[Partition, int]:
         """Connect to the target; return where to continue."""
-        known = self._target.open(self._name)
-        partitions = self._follower.partitions(self._topic)
-        begins, ends = self._follower.begins(partitions), self._follower.ends(partitions)
-        at = {place: known.get(place[1], begins[place]) for place in partitions}
-        for place, offset in at.items():
-            if not begins[place] <= offset <= ends[place]:
-                raise TopicError(
-                    f"Cannot deliver {place[0]}-{place[1]} to {self._target!r}: it has everything before offset {offset}, "
-                    f"but the topic has offsets {begins[place]} to {ends[place]}. Records were deleted before they were "
-                    f"delivered, or the topic was created again. Deliver to a new table or directory, or change the stored "
-                    f"offset."
-                )
-        return at
+        topic = self._same()
+        try:
+            known = self._target.open(self._name, topic.topic_id)
+        except TopicError as error:
+            raise self._refused(error) from error
+        self._topic_id, self._is_empty = topic.topic_id, not known
+        # Of a partition of which the target has nothing, what was its beginning is remembered from the first time.
+        self._stored = self._grown({**self._stored, **{(self._topic, number): offset for number, offset in known.items()}})
+        return self._without_gaps(self._stored)
 
-    def _new_partitions(self, known: Mapping[Partition, int]) -> Offsets:
-        """Return where partitions begin that were added to the topic."""
+    def _seen(self) -> Topic:
+        """Return the topic as it is now."""
+        topic = self._follower.topic(self._topic)
+        self._missed = self._missed + 1 if topic is None else 0
+        if topic is None:
+            error = self._refused("the topic does not exist. Create it.")
+            raise error if self._missed >= MISSED_LOOKS else BrokerError(str(error))
+        return topic
+
+    def _same(self) -> Topic:
+        """Return the topic as it is now; raise if it was created again since the target was first opened."""
+        topic = self._seen()
+        if self._topic_id not in {"", topic.topic_id}:
+            raise self._refused("the topic was deleted and created again while the application was running. Start again.")
+        return topic
+
+    def _grown(self, known: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return where to continue, with the partitions that are not known yet: from their beginning."""
+        fresh = [place for place in partitions_of([self._same()]) if place not in known]
         self._looked_at = time.monotonic()
-        return self._follower.begins([place for place in self._follower.partitions(self._topic) if place not in known])
+        return {**self._follower.begins(fresh), **known}
+
+    def _without_gaps(self, at: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return where to continue; raise if something is gone that was not delivered, unless it may be skipped."""
+        lost = lost_input(at, self._follower.begins(at), self._follower.ends(at))
+        if lost and self._on_lost is None:
+            raise self._refused(
+                f"{'; '.join(map(_gap, lost))}. Keep records for longer (retention.ms). To continue without these, set "
+                f"on_lost_input = continue."
+            )
+        for each in lost:
+            assert self._on_lost is not None
+            _log.warning("%s; continuing at offset %d (on_lost_input = continue)", _gap(each), each.goes_on_at)
+            self._on_lost((each.topic, each.partition), each.count)
+        return {**at, **{(each.topic, each.partition): each.goes_on_at for each in lost}}
+
+    def _refused(self, why: object) -> TopicError:
+        return TopicError(f"{self._node} cannot deliver {self._topic!r} to {self._target!r}: {why}")
 
     def _pass(self, reader: Reader, at: dict[Partition, int]) -> dict[Partition, int]:
         """Deliver everything that is committed now; return where to continue."""
         if time.monotonic() - self._looked_at > _PARTITIONS_EVERY_S:
-            at = {**self._new_partitions(at), **at}
-        records = reader.read(at, self._follower.ends(at))
-        while batch := list(islice(records, _BATCH)):
-            if self._stopping.is_set():
-                return at
-            last = {(record.topic, record.partition): record.offset + 1 for record in batch}
-            begins = {partition: at[self._topic, partition] for _, partition in last}
-            rows = list(self._decoded(batch))
-            faults.point("delivery.before_write")
-            self._target.write(rows, begins, {partition: offset for (_, partition), offset in last.items()})
-            faults.point("delivery.after_write")
-            at = {**at, **last}
-        return at  # not `ends`: what follows the last record there is of transactions, and was not stored
+            at, self._stored = self._grown(at), self._grown(self._stored)
+        ends = {place: max(at[place], end) for place, end in self._follower.ends(at).items()}
+        records = reader.read(at, ends)
+        is_more = True
+        while is_more and not self._stopping.is_set():
+            batch = _next(records)
+            is_more = len(batch) == _BATCH
+            begins = at
+            # What follows the last record are the ends of transactions. They are stored, too: retention deletes them with the
+            # records, and then nobody could tell that nothing was lost.
+            at = {**at, **{(record.topic, record.partition): record.offset + 1 for record in batch}} if is_more else ends
+            if batch:
+                self._same()  # after they are read: these are not of a topic that is created later
+            self._hand_over(list(self._decoded(batch)), begins, at)
+        return at
 
-    def _decoded(self, batch: Iterable[TopicRecord]) -> Iterator[Delivered]:
+    def _hand_over(self, batch: Sequence[Pair], begins: Offsets, ends: Offsets) -> None:
+        """Write records that are between these offsets; find each that the target cannot hold, and handle it."""
+        if not batch and (ends == self._stored or self._is_empty):
+            return
+        try:
+            self._write([row for _, row in batch], ends)
+        except Exception as error:
+            if not batch or not self._target.is_of_record(error):
+                raise
+            if len(batch) == 1:
+                [(record, row)] = batch
+                self._undelivered.unfit(self._sink, record, row.key, error)
+                return  # its offset is stored with the next records, or at the end of the pass
+        else:
+            return
+        half = len(batch) // 2
+        between = {**begins, **{(record.topic, record.partition): record.offset + 1 for record, _ in batch[:half]}}
+        self._hand_over(batch[:half], begins, between)
+        self._hand_over(batch[half:], between, ends)
+
+    def _write(self, rows: Sequence[Delivered], ends: Mapping[Partition, int]) -> None:
+        faults.point("delivery.before_write")
+        try:
+            self._target.write(rows, _by_number(self._stored), _by_number(ends))
+        except TopicError as error:
+            raise self._refused(error) from error
+        faults.point("delivery.after_write")
+        self._stored, self._is_empty = ends, False
+
+    def _decoded(self, batch: Iterable[TopicRecord]) -> Iterator[Pair]:
         for record in batch:
             try:
                 key = None if record.key is None else self._key(record.key)
                 value = None if record.value is None else self._value(record.value)
             except Exception as error:
-                place = f"{record.topic}-{record.partition} at offset {record.offset}"
-                raise SerializationError(f"Cannot deliver the record from {place}: {error}") from error
-            yield Delivered(key, value, record.timestamp, record.headers, record.partition, record.offset)
+                if isinstance(error, ATTRIBUTED):  # no record is at fault
+                    raise
+                self._undelivered.unreadable(self._sink, record, error)
+            else:
+                yield record, Delivered(key, value, record.timestamp, record.headers, record.partition, record.offset)
+
+
+def _next(records: Iterator[TopicRecord]) -> list[TopicRecord]:
+    """Return the next records. If they are gone, the target is opened again, which finds out what is missing."""
+    try:
+        return list(islice(records, _BATCH))
+    except TopicError as error:
+        raise BrokerError(str(error)) from error
+
+
+def _gap(lost: Lost) -> str:
+    place = f"{lost.topic}-{lost.partition}"
+    if lost.goes_on_at < lost.offset:
+        return f"{place} ends at offset {lost.goes_on_at}, but is delivered up to offset {lost.offset}: it has lost records"
+    return (
+        f"offsets {lost.offset} to {lost.goes_on_at - 1} of {place} were deleted before they were delivered, whether they were "
+        f"records or only the ends of transactions"
+    )
+
+
+def _by_number(offsets: Offsets) -> dict[int, int]:
+    return {number: offset for (_, number), offset in offsets.items()}

@@ -212,7 +212,7 @@ class Start:
             program, lambda: epochs.progress.epoch, tables.snapshot, server_of=engine.server_of if program.is_spread else None
         )
         self.closers.append(state.close)
-        deliveries = beyond.deliveries()
+        deliveries = beyond.deliveries(self._recorder, sizes, self.closers)
         self.closers.append(deliveries.stop)
         follow = followed_by(state, [deliveries, *self._copies(program, state, engine)], hosting)
         check = self._check(program, self._size_limits(topics, written, sizes))

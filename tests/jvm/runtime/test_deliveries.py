@@ -39,6 +39,17 @@ if __name__ == "__main__":
     app.run(until="latest", engine="local", create_topics=True, topic_partitions=3)
 """
 
+REFUSING = """
+from penstock import App, StreamsBuilder, dead_letter
+from penstock.delivery import Files
+
+builder = StreamsBuilder()
+builder.stream("refused-in", key=str, value=dict).to("refused-out", deliver_to=Files({lake!r}))
+app = App("refusing", builder.build(), production_errors=dead_letter("refused-letters"))
+if __name__ == "__main__":
+    app.run(until="latest", engine="local", create_topics=True, topic_partitions=1)
+"""
+
 BACKFILLED = """
 from penstock import App, StreamsBuilder
 
@@ -95,6 +106,23 @@ def test_everything_is_delivered_once(broker: Broker, tmp_path: Path, database: 
         ("bob", 2_000),
     ]
     assert len(topics.end_offsets(broker.bootstrap_servers, "delivered-orders")) == 3
+
+
+def test_a_record_that_cannot_be_delivered_becomes_a_dead_letter(broker: Broker, tmp_path: Path) -> None:
+    lake, path = tmp_path / "lake", tmp_path / "app.py"
+    path.write_text(REFUSING.format(lake=str(lake)), encoding="utf-8")
+    topics.create(broker.bootstrap_servers, "refused-letters", 1)
+    topics.create(broker.bootstrap_servers, "refused-in", 1)
+    values = [b'{"a": 1}', b'{"a": [1, "x"]}', b'{"a": 2}']
+    topics.produce(broker.bootstrap_servers, "refused-in", [Sent(key=b"k", value=value) for value in values])
+    code, log = run(path, broker, PENSTOCK_STATE_DIR=str(tmp_path / "state"))
+    assert code == 0, log
+    assert [row["a"] for found in sorted(lake.glob("*.parquet")) for row in pq.read_table(found).to_pylist()] == [1, 2]
+    [letter] = topics.read(broker.bootstrap_servers, "refused-letters")
+    assert letter.value == b'{"a":[1,"x"]}'
+    headers = dict(letter.headers)
+    assert (headers["__streams.errors.topic"], headers["__streams.errors.offset"]) == (b"refused-out", b"1")
+    assert headers["__penstock.errors.kind"] == b"production"
 
 
 @pytest.mark.slow  # Spark starts for it

@@ -41,6 +41,14 @@ class TestBefore:
         assert recorder.current is None
 
 
+def test_what_deliveries_leave_out_is_counted_with_the_rest(recorder: Recorder) -> None:
+    recorder.left_out.count("sink", "production error")
+    recorder.epoch_begins(7, "before")
+    recorder.epoch_committed(50, {}, [("sink", "production error", 2), ("filter", "late", 1)], [], is_sampled=False)
+    recorder.left_out.count("sink", "production error")
+    assert recorder.left_out.and_dropped(recorder.totals) == {("sink", "production error"): 4, ("filter", "late"): 1}
+
+
 class TestEpochs:
     def test_the_current_epoch_has_its_phase_and_start_times(self, recorder: Recorder, clock: Clock) -> None:
         recorder.epoch_begins(7, "before")

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.delivery import Delivered, Target
-from penstock.errors import FencedError, SerializationError, TopicError, TopologyError
+from penstock.delivery import Delivered, Files, Target
+from penstock.delivery.target import refuse_new_topic
+from penstock.errors import FencedError, ProcessingError, RegistryError, TopicError, TopologyError
+from penstock.handlers import ErrorHandlers, dead_letter, log_and_continue
 from penstock.kafka.records import TopicRecord
-from penstock.records import Partition
+from penstock.kafka.topics import Topic
+from penstock.lanes.outbox import Row
+from penstock.letters import Letter
+from penstock.records import Partition, RecordMetadata
 from penstock.runtime import deliveries
-from penstock.runtime.deliveries import Deliveries, Follower
+from penstock.runtime.deliveries import Deliveries, Follower, OnLost
+from penstock.runtime.undelivered import Undelivered
+from penstock.serdes import Json
 from penstock.topology import SinkNode
 
 WAIT_S = 10
@@ -28,10 +37,23 @@ class Log:
     def __init__(self) -> None:
         self.records: list[TopicRecord] = []
         self.begins: dict[Partition, int] = {("out", 0): 0, ("out", 1): 0}
+        self.topic_id = "first"
+        self.marks: set[tuple[int, int]] = set()
+
+    def topic(self, name: str) -> Topic | None:
+        return Topic(name, self.topic_id, len(self.begins), {}) if self.topic_id else None
+
+    def create_again(self) -> None:
+        self.records, self.topic_id = [], "second"
 
     def add(self, partition: int, value: bytes | None) -> None:
         offset = sum(record.partition == partition for record in self.records)
         self.records.append(TopicRecord("out", partition, offset, b"k", value, 5, ()))
+
+    def end_transaction(self, partition: int) -> None:
+        """Add a control record: it has an offset, but no reader gets it."""
+        self.add(partition, None)
+        self.marks.add((partition, self.records[-1].offset))
 
     def begin(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return {place: self.begins[place] for place in partitions}
@@ -42,7 +64,10 @@ class Log:
     def read(self, positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[TopicRecord]:
         for record in list(self.records):
             place = record.topic, record.partition
-            if positions[place] <= record.offset < ends[place]:
+            if positions[place] < self.begins[place] and positions[place] < ends[place]:
+                raise TopicError("the next record is gone")
+            is_mark = (record.partition, record.offset) in self.marks
+            if positions[place] <= record.offset < ends[place] and not is_mark:
                 yield record
 
     def close(self) -> None:
@@ -57,10 +82,13 @@ class Shelf(Target):
         self.offsets: dict[int, int] = {}
         self.errors: list[Exception] = []
         self.is_late = False
+        self.topic_id = ""
         self.opened = 0
 
-    def open(self, name: str) -> Mapping[int, int]:
+    def open(self, name: str, topic_id: str) -> Mapping[int, int]:
         assert name == "shop/out"
+        refuse_new_topic(self.topic_id, topic_id, "Take another shelf.")
+        self.topic_id = topic_id
         self.opened += 1
         return dict(self.offsets)
 
@@ -89,13 +117,32 @@ class Hung(Shelf):
         self.answered.wait(WAIT_S)
 
 
-def delivered(log: Log, *targets: Target) -> Deliveries:
+class Outcome:
+    """What a run has done with records that it could not deliver."""
+
+    def __init__(self) -> None:
+        self.letters: list[Row] = []
+        self.dropped = Counter[tuple[str, str]]()
+
+    def drop(self, node: str, reason: str) -> None:
+        self.dropped[node, reason] += 1
+
+
+def delivered(
+    log: Log,
+    *targets: Target,
+    on_lost: OnLost | None = None,
+    handlers: ErrorHandlers | None = None,
+    outcome: Outcome | None = None,
+) -> Deliveries:
     builder = StreamsBuilder()
     source = builder.stream("in", value=dict)
     for target in targets:
         source.to("out", deliver_to=target)
     sinks = [node for node in builder.build().nodes.values() if isinstance(node, SinkNode)]
-    return Deliveries("shop", sinks, Follower(lambda topic: list(log.begins), log.begin, log.ends, lambda: log))
+    outcome = outcome or Outcome()
+    undelivered = Undelivered("shop", handlers or ErrorHandlers(), outcome.letters.append, outcome.drop)
+    return Deliveries("shop", sinks, Follower(log.topic, log.begin, log.ends, lambda: log), undelivered, on_lost)
 
 
 @pytest.fixture(autouse=True)
@@ -209,16 +256,130 @@ def test_an_error_that_will_not_pass_is_raised(log: Log, shelf: Shelf, deliverin
 def test_a_record_that_cannot_be_read_is_named(log: Log, delivering: Deliveries) -> None:
     log.add(1, b"{")
     delivering.start()
-    with pytest.raises(SerializationError, match="out-1 at offset 0"):
+    with pytest.raises(ProcessingError, match=r"KSTREAM-SINK.* out-1 at offset 0 .*\n.*declared at"):
         delivering.finish(NEVER)
 
 
-@pytest.mark.parametrize(("begin", "stored"), [(5, 3), (0, 9)], ids=["deleted", "created again"])
-def test_a_gap_is_refused(log: Log, shelf: Shelf, delivering: Deliveries, begin: int, stored: int) -> None:
+def test_what_follows_the_last_record_is_stored_too(log: Log, shelf: Shelf, delivering: Deliveries) -> None:
     log.add(0, b'{"a": 1}')
+    log.end_transaction(0)
+    delivering.start()
+    delivering.finish(NEVER)
+    assert shelf.offsets == {0: 2, 1: 0}
+    log.end_transaction(0)  # of a transaction that was aborted
+    wait(delivering, lambda: shelf.offsets == {0: 3, 1: 0})
+    assert shelf.rows == [(0, 0, {"a": 1})]
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_topic_that_is_all_delivered_may_lose_everything(log: Log, shelf: Shelf, is_running: bool) -> None:
+    log.add(0, b'{"a": 1}')
+    log.end_transaction(0)
+    delivering = delivered(log, shelf)
+    delivering.start()
+    delivering.finish(NEVER)
+    if not is_running:
+        delivering.stop()
+        delivering = delivered(log, shelf)
+    log.begins["out", 0] = 2  # by retention
+    if not is_running:
+        delivering.start()
+    log.add(0, b'{"a": 2}')
+    wait(delivering, lambda: shelf.rows == [(0, 0, {"a": 1}), (0, 2, {"a": 2})])
+    delivering.stop()
+
+
+def test_nothing_is_stored_before_the_first_record(log: Log, shelf: Shelf, delivering: Deliveries) -> None:
+    log.end_transaction(0)
+    delivering.start()
+    delivering.finish(NEVER)
+    assert shelf.offsets == {}
+    log.add(0, b'{"a": 1}')
+    wait(delivering, lambda: shelf.rows == [(0, 1, {"a": 1})])
+
+
+@pytest.mark.parametrize(
+    ("begin", "stored", "why"),
+    [
+        (5, 3, "offsets 3 to 4 of out-0 were deleted before they were delivered"),
+        (0, 9, "out-0 ends at offset 8, but is delivered up to offset 9"),
+    ],
+    ids=["deleted", "truncated"],
+)
+def test_a_gap_is_refused(log: Log, shelf: Shelf, delivering: Deliveries, begin: int, stored: int, why: str) -> None:
+    for _ in range(8):
+        log.add(0, b'{"a": 1}')
     log.begins["out", 0], shelf.offsets = begin, {0: stored}
     delivering.start()
-    with pytest.raises(TopicError, match=f"everything before offset {stored}"):
+    with pytest.raises(TopicError, match=f"KSTREAM-SINK.* cannot deliver 'out' .*{why}.*set on_lost_input = continue"):
+        delivering.finish(NEVER)
+
+
+def test_a_gap_while_running_says_what_is_missing(log: Log, shelf: Shelf, delivering: Deliveries) -> None:
+    shelf.errors = [ConnectionError("gone")] * 20
+    log.add(0, b'{"a": 1}')
+    delivering.start()
+    wait(delivering, lambda: shelf.opened > 2)
+    log.begins["out", 0] = 1
+    with pytest.raises(TopicError, match="offsets 0 to 0 of out-0 were deleted"):
+        wait(delivering, lambda: False)
+
+
+def test_a_gap_may_be_skipped(log: Log, shelf: Shelf) -> None:
+    for number in range(8):
+        log.add(0, b'{"a": %d}' % number)
+    log.begins["out", 0], shelf.offsets = 5, {0: 3}
+    lost = Counter[Partition]()
+    delivering = delivered(log, shelf, on_lost=lambda place, count: lost.update({place: count}))
+    delivering.start()
+    delivering.finish(NEVER)
+    delivering.stop()
+    assert [offset for _, offset, _ in shelf.rows] == [5, 6, 7]
+    assert lost == {("out", 0): 2}
+
+
+def test_a_topic_that_was_created_again_is_refused(log: Log, shelf: Shelf, delivering: Deliveries) -> None:
+    log.create_again()
+    log.add(0, b'{"a": 1}')
+    log.add(0, b'{"a": 2}')
+    shelf.offsets, shelf.topic_id = {0: 1}, "first"
+    delivering.start()
+    with pytest.raises(TopicError, match=r"KSTREAM-SINK.* cannot deliver 'out' .*deleted and created again .*Take another shelf"):
+        delivering.finish(NEVER)
+    assert not shelf.rows
+
+
+def test_a_topic_that_is_created_again_meanwhile_is_refused(
+    log: Log, shelf: Shelf, delivering: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "_PARTITIONS_EVERY_S", 3_600.0)  # it looks before it writes, too
+    log.add(0, b'{"a": 1}')
+    delivering.start()
+    delivering.finish(NEVER)
+    log.create_again()
+    for number in range(3):
+        log.add(0, b'{"a": %d}' % number)
+    delivering.after_commit(1)
+    with pytest.raises(TopicError, match="deleted and created again"):
+        wait(delivering, lambda: False)
+    assert shelf.rows == [(0, 0, {"a": 1})]
+
+
+def test_a_topic_that_is_gone_is_named(log: Log, shelf: Shelf, delivering: Deliveries) -> None:
+    log.topic_id = ""
+    delivering.start()
+    with pytest.raises(TopicError, match=r"'out' to .*: the topic does not exist"):
+        wait(delivering, lambda: False)
+
+
+def test_a_target_that_refuses_a_topic_ends_the_application(log: Log, tmp_path: Path) -> None:
+    other = Files(tmp_path)
+    other.open("shop/returns")
+    other.write([Delivered("k", {"a": 1}, 1, (), 0, 0)], {0: 0}, {0: 1})
+    log.add(0, b'{"a": 1}')
+    delivering = delivered(log, Files(tmp_path))
+    delivering.start()
+    with pytest.raises(TopicError, match=r"KSTREAM-SINK.* cannot deliver 'out' .* has the records of 'shop/returns'"):
         delivering.finish(NEVER)
 
 
@@ -233,3 +394,113 @@ def test_new_partitions_are_delivered_from_their_beginning(log: Log, shelf: Shel
 def test_a_topic_that_a_function_chooses_cannot_be_delivered(shelf: Shelf) -> None:
     with pytest.raises(TopologyError, match="deliver_to= needs the name of a topic"):
         StreamsBuilder().stream("in", value=dict).to(lambda key, value, context: "out", deliver_to=shelf)
+
+
+class Picky(Shelf):
+    """A target that cannot hold some values."""
+
+    def write(self, rows: Sequence[Delivered], begins: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        if any("bad" in (row.value or {}) for row in rows):
+            raise ValueError("no room for it")
+        super().write(rows, begins, ends)
+
+    def is_of_record(self, error: Exception) -> bool:
+        return isinstance(error, ValueError)
+
+
+def poisoned(log: Log) -> None:
+    """Send records, some of which a picky target cannot hold, or nobody can read."""
+    for number in range(20):
+        log.add(number % 2, b'{"bad": %d}' % number if number in (6, 7, 19) else b'{"a": %d}' % number)
+    log.end_transaction(0)
+    log.end_transaction(1)
+
+
+class TestARecordThatCannotBeDelivered:
+    def test_it_ends_the_application_and_is_named(self, log: Log) -> None:
+        poisoned(log)
+        shelf = Picky()
+        delivering = delivered(log, shelf)
+        delivering.start()
+        why = r"KSTREAM-SINK.* out-0 at offset 3 \(key .*\): .*: no room for it\n.*declared at .*\n.*cannot hold it: .*row"
+        with pytest.raises(ProcessingError, match=why):
+            delivering.finish(NEVER)
+        assert [value["a"] for _, _, value in shelf.rows] == [*range(6)]  # and what precedes it is delivered
+
+    def test_it_may_be_left_out(self, log: Log, caplog: pytest.LogCaptureFixture) -> None:
+        poisoned(log)
+        shelf, outcome = Picky(), Outcome()
+        delivering = delivered(log, shelf, handlers=ErrorHandlers(production=log_and_continue()), outcome=outcome)
+        delivering.start()
+        delivering.finish(NEVER)
+        delivering.stop()
+        assert sorted(value["a"] for _, _, value in shelf.rows) == [*range(6), *range(8, 19)]
+        assert shelf.offsets == {0: 11, 1: 11}
+        assert outcome.dropped == {("KSTREAM-SINK-0000000001", "production error"): 3}
+        assert "cannot deliver the record from out-1 at offset 9, leaving it out: ValueError" in caplog.text
+
+    def test_it_may_become_a_dead_letter(self, log: Log) -> None:
+        poisoned(log)
+        shelf, outcome = Picky(), Outcome()
+        delivering = delivered(log, shelf, handlers=ErrorHandlers(production=dead_letter("failed")), outcome=outcome)
+        delivering.start()
+        delivering.finish(NEVER)
+        delivering.stop()
+        place = RecordMetadata("failed", 0, 0)
+        letters = [Letter(place, row.key, row.value, row.timestamp, row.headers) for row in outcome.letters]
+        assert [(letter.source, letter.value) for letter in letters] == [
+            (RecordMetadata("out", 0, 3), b'{"bad": 6}'),
+            (RecordMetadata("out", 1, 3), b'{"bad": 7}'),
+            (RecordMetadata("out", 1, 9), b'{"bad": 19}'),
+        ]
+        assert {(letter.kind, letter.node, letter.application, letter.epoch) for letter in letters} == {
+            ("production", "KSTREAM-SINK-0000000001", "shop", -1)
+        }
+        assert {row.topic for row in outcome.letters} == {"failed"}
+
+    def test_one_that_cannot_be_read_goes_to_the_other_handler(self, log: Log, shelf: Shelf) -> None:
+        for value in (b'{"a": 1}', b"{", b'{"a": 2}', b"}"):
+            log.add(0, value)
+        outcome = Outcome()
+        delivering = delivered(log, shelf, handlers=ErrorHandlers(deserialization=log_and_continue()), outcome=outcome)
+        delivering.start()
+        delivering.finish(NEVER)
+        delivering.stop()
+        assert [value["a"] for _, _, value in shelf.rows] == [1, 2]
+        assert outcome.dropped == {("KSTREAM-SINK-0000000001", "deserialization error"): 2}
+        assert shelf.offsets == {0: 4, 1: 0}
+
+    def test_a_dead_letter_topic_does_not_get_its_own_records(self, log: Log) -> None:
+        poisoned(log)
+        delivering = delivered(log, Picky(), handlers=ErrorHandlers(production=dead_letter("out")))
+        delivering.start()
+        with pytest.raises(ProcessingError, match="cannot be a dead letter again"):
+            delivering.finish(NEVER)
+
+    def test_an_error_of_the_target_drops_nothing(self, log: Log) -> None:
+        poisoned(log)
+        shelf = Picky()
+        shelf.errors = [KeyError("no such table")]
+        delivering = delivered(log, shelf, handlers=ErrorHandlers(production=log_and_continue()))
+        shelf.is_late = False
+        delivering.start()
+        with pytest.raises(KeyError, match="no such table"):
+            delivering.finish(NEVER)
+        assert not shelf.rows
+
+    def test_a_registry_that_is_down_drops_nothing(self, log: Log, shelf: Shelf) -> None:
+        class Registered(Json):
+            def deserialize(self, data: bytes) -> Any:
+                raise RegistryError("no answer")
+
+        log.add(0, b'{"a": 1}')
+        builder = StreamsBuilder()
+        builder.stream("in", value=dict).to("out", value=Registered(), deliver_to=shelf)
+        sinks = [node for node in builder.build().nodes.values() if isinstance(node, SinkNode)]
+        outcome = Outcome()
+        handlers = ErrorHandlers(deserialization=log_and_continue())
+        undelivered = Undelivered("shop", handlers, outcome.letters.append, outcome.drop)
+        delivering = Deliveries("shop", sinks, Follower(log.topic, log.begin, log.ends, lambda: log), undelivered)
+        delivering.start()
+        with pytest.raises(RegistryError):
+            delivering.finish(NEVER)

@@ -51,7 +51,7 @@ def snapshot(running: RunningApplication, after: int = -1) -> dict[str, Any]:
         "stores": _stores(running.topology, recorder),
         "dropped": [
             {"node": drawable(node), "reason": drawable(reason), "count": count}
-            for (node, reason), count in sorted(totals.dropped.items())
+            for (node, reason), count in sorted(recorder.left_out.and_dropped(totals).items())
         ],
         "dead_letter_topics": sorted(running.topology.dead_letter_topics() | running.handlers.dead_letter_topics()),
         "memory": [

@@ -256,7 +256,7 @@ class Config:
         if config.kafka.get("security.protocol", "").upper() == "SASL_PLAINTEXT":
             _log.warning("kafka: security.protocol SASL_PLAINTEXT does not encrypt anything; use SASL_SSL")
         registry = config.registry_settings
-        if registry is not None and registry.has_credentials and any(url.startswith("http:") for url in registry.urls):
+        if registry is not None and registry.exposes_credentials:
             _log.warning("schema_registry: credentials are sent to an http:// URL, which does not encrypt them; use https://")
         return config
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
+import http
 import ipaddress
 import json
 import os
-import ssl
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.errors import BrokerError, ConfigError
+from penstock.http_client import FAILURES, AnswerTooLargeError, HttpClient
 from penstock.settings import Secret, resolved
 
 TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - only its name
@@ -70,27 +70,19 @@ class AdminConnection:
             headers["Content-Type"] = "application/json"
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token.reveal()}"
-        connection = self._connection()
+        url = f"{'https' if self.is_secure else 'http'}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}{path}"
         try:
-            connection.request(method, path, body, headers)
-            with connection.getresponse() as response:
-                status, data = response.status, response.read(_MOST_BYTES + 1)
-        except (OSError, http.client.HTTPException) as error:
+            status, data = HttpClient(_TIMEOUT_S, _MOST_BYTES).send(method, url, headers, body)
+        except AnswerTooLargeError:
+            raise RefusedRequestError(
+                f"{path}: the response exceeds {_MOST_BYTES >> 20} MiB. Request fewer rows (--limit)."
+            ) from None
+        except FAILURES as error:
             raise UnreachableError(
                 f"No admin server responds at {self.host}:{self.port} ({type(error).__name__}). "
                 f"Check that the application is running and that this is its admin_address."
             ) from None
-        finally:
-            connection.close()
-        if len(data) > _MOST_BYTES:
-            raise RefusedRequestError(f"{path}: the response exceeds {_MOST_BYTES >> 20} MiB. Request fewer rows (--limit).")
         return _answer(path, status, data)
-
-    def _connection(self) -> http.client.HTTPConnection:
-        if self.is_secure:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self.host, self.port, timeout=_TIMEOUT_S, context=context)
-        return http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S)
 
 
 def _answer(path: str, status: int, data: bytes) -> Any:

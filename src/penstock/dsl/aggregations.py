@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.dsl.annotations import aggregate_made, value_kept
 from penstock.dsl.draft import Draft, DraftNode, Write
 from penstock.dsl.expressions import aggregates_of, refuse_taken_names
 from penstock.dsl.place import Place, given_serde
@@ -66,7 +67,7 @@ def reduce(
     """Combine the values of each key, starting with the first."""
     place = group.place
     checked(reducer, "aggregate, value", "reduce", line)
-    kept = kept_as(place.draft, store, "KSTREAM-REDUCE-", place.key, place.value)
+    kept = kept_as(place.draft, store, "KSTREAM-REDUCE-", place.key, value_kept(place.draft, place.value, reducer))
     name = place.draft.name("KSTREAM-REDUCE-", name)
     return _plain(group, name, kept, lambda store, old: StreamAggregate(store, nothing, reducing(reducer), old), line)
 
@@ -84,7 +85,8 @@ def aggregate(
     place = group.place
     checked_initializer(initializer, "aggregate's initializer", line)
     checked(aggregator, "key, value, aggregate", "aggregate", line)
-    kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, None, value)
+    made = aggregate_made(place.draft, initializer, [aggregator], line)
+    kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, made, value)
     name = place.draft.name("KSTREAM-AGGREGATE-", name)
     return _plain(group, name, kept, lambda store, old: StreamAggregate(store, initializer, aggregator, old), line)
 

@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
 
 from penstock.calls import Call, CircuitBreaker, ResultCache, is_async
-from penstock.dsl.place import Place, given_serde
+from penstock.dsl.annotations import Pair, forwarded_by_call, items_of, key_made, pair_of, returned, value_made
+from penstock.dsl.place import Place
 from penstock.dsl.repartitions import exchanged
 from penstock.dsl.side_outputs import ExchangedSender, Sender
 from penstock.errors import TopologyError
@@ -76,7 +77,9 @@ def map_values(
         raise TopologyError(f"map_values_async takes with_key= or batch=, not both ({line}): a batch always contains the keys.")
     call = _call("map_values_async", function, "key, value" if with_key else "value", options, line)
     name = here.draft.name("KSTREAM-MAPVALUESASYNC-", name)
-    return _calling(here, name, MapValuesAsync(call, with_key), call, line, here.key, given_serde(value))
+    kind = returned(function) if options.batch is None else items_of(returned(function))
+    made = value_made(here.draft, value, kind, "map_values_async", line)
+    return _calling(here, name, MapValuesAsync(call, with_key), call, line, here.key, made)
 
 
 def map_records(
@@ -85,7 +88,8 @@ def map_records(
     """Replace key and value with the answer to a call."""
     call = _call("map_async", function, "key, value", options, line)
     name = here.draft.name("KSTREAM-MAPASYNC-", name)
-    return _calling(here, name, MapAsync(call), call, line, given_serde(key), given_serde(value))
+    kind = returned(function) if options.batch is None else items_of(returned(function))
+    return _calling(here, name, MapAsync(call), call, line, *_made(here, key, value, pair_of(kind), "map_async", line))
 
 
 def process(
@@ -94,7 +98,12 @@ def process(
     """Replace a record with those that a call forwards."""
     call = replace(_call("process_async", function, "record, context", options, line), adapt=with_context)
     name = here.draft.name("KSTREAM-PROCESSASYNC-", name)
-    return _calling(here, name, ProcessAsync(call), call, line, given_serde(key), given_serde(value))
+    serdes = _made(here, key, value, forwarded_by_call(function), "process_async", line)
+    return _calling(here, name, ProcessAsync(call), call, line, *serdes)
+
+
+def _made(here: Place, key: Any, value: Any, kinds: Pair, verb: str, line: Line) -> tuple[Serde[Any] | None, Serde[Any]]:
+    return key_made(here.draft, key, kinds[0]), value_made(here.draft, value, kinds[1], verb, line)
 
 
 def _call(verb: str, function: Callable[..., Any], arguments: str, options: CallOptions, line: Line) -> Call:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.dsl.aggregations import Group, Operate, aggregate_write, kept_as
+from penstock.dsl.annotations import aggregate_made
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
 from penstock.dsl.stores import Materialized, Store
@@ -59,7 +60,8 @@ def aggregate(
     """Combine the values of each key of all streams: one node per stream, and one that merges their results."""
     check_aggregate(initializer, None, merger, cogroup.windows, line)
     first, draft = cogroup.place, cogroup.place.draft
-    kept = kept_as(draft, store, "COGROUPKSTREAM-AGGREGATE-", first.key, None, value)
+    made = aggregate_made(draft, initializer, [aggregator for _, aggregator in cogroup.parts], line)
+    kept = kept_as(draft, store, "COGROUPKSTREAM-AGGREGATE-", first.key, made, value)
     plan = None if cogroup.windows is None else window_plan(cogroup.windows, kept, draft, initializer, merger, on_close=False)
     spec = kept.table_spec(draft) if plan is None else plan.spec
     parents = _exchanged(cogroup, kept, line)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.dsl import stateless
+from penstock.dsl.annotations import BY_TRANSFORMER, key_made, pair_of, returned, transformed, value_made
 from penstock.dsl.draft import DraftNode, window_grace_ms
 from penstock.dsl.expressions import computed, predicate, records_of, serde_for
 from penstock.dsl.place import Place, given_serde
@@ -90,6 +91,8 @@ def map_values(
         return TableMapValues(parent, by_key, store_name, send_old_values)
 
     value_serde = given_serde(value) or (kept.value if kept is not None else None) or known
+    if value_serde is None and not isinstance(mapper, Expression):
+        value_serde = value_made(here.place.draft, None, returned(mapper), "map_values", line)
     return _derived(here.place, name, DerivedDraft(here.table, _queryable(kept)), kept, finish, line, value=value_serde)
 
 
@@ -120,7 +123,9 @@ def transform_values(
     def finish(store_name: str | None, send_old_values: bool) -> TableOperator:
         return TableTransformValues(parent, supplier, used, store_name, send_old_values)
 
-    value_serde = given_serde(value) or (kept.value if kept is not None else None)
+    value_serde = (kept.value if kept is not None and value is None else None) or value_made(
+        here.place.draft, value, transformed(supplier), "transform_values", line, BY_TRANSFORMER
+    )
     table = DerivedDraft(here.table, _queryable(kept))
     return _derived(here.place, name, table, kept, finish, line, value=value_serde, stores=used)
 
@@ -166,13 +171,17 @@ def group_by(
 ) -> Place:
     """Replace the key and the value of each entry with those to group."""
     place, draft = here.place, here.place.draft
-    key_serde, value_serde = given_serde(key), given_serde(value)
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
     if isinstance(selector, Expression):
         selector = computed(selector, Form.PAIR, records_of(place), "group_by", line)
-        key_serde = key_serde or serde_for(selector, records_of(place), place)
-        value_serde = value_serde or place.value
+        key_serde = given_serde(key) or serde_for(selector, records_of(place), place)
+        value_serde = given_serde(value) or place.value
     else:
         checked(selector, "key, value", "group_by", line)
+        key_kind, value_kind = pair_of(returned(selector))
+        key_serde = key_made(draft, key, key_kind)
+        value_serde = value_made(draft, value, value_kind, "group_by", line)
     selected = draft.name("KTABLE-SELECT-", name)
     versioned: list[str] = []
 

@@ -373,6 +373,8 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
     ) -> KStream[K_co, V2]:
         """Replace the value with `mapper(value)`, `mapper(key, value)` with `with_key=True`, or an expression.
 
+        `value=` is the type of the results, by default that of the annotation `->`.
+
         Example:
             >>> from penstock import StreamsBuilder, col, struct
             >>> orders = StreamsBuilder().stream("orders")

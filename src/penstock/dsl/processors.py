@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.dsl.place import Place, given_serde
+from penstock.dsl.annotations import BY_PROCESSOR, forwarded, key_made, value_made
+from penstock.dsl.place import Place
 from penstock.dsl.repartitions import exchanged
 from penstock.dsl.side_outputs import ExchangedSender, Sender
 from penstock.errors import TopologyError
@@ -23,7 +24,11 @@ def process(
     """Run a processor that may change keys."""
     name = here.draft.name("KSTREAM-PROCESSOR-") if name is None else name
     operator, own_store = _processing(here, checked(supplier, "", "process", line), name, fixed_key=False)
-    serdes = {"key": given_serde(key), "value": given_serde(value)}
+    key_kind, value_kind = forwarded(supplier)
+    serdes = {
+        "key": key_made(here.draft, key, key_kind),
+        "value": value_made(here.draft, value, value_kind, "process", line, BY_PROCESSOR),
+    }
     place = here.below(name, operator, line, rekeyed=True, stores=_names(stores, "process", line), own_store=own_store, **serdes)
     return place, Sender(place)
 
@@ -35,7 +40,8 @@ def process_values(
     name = here.draft.name("KSTREAM-PROCESSVALUES-") if name is None else name
     operator, own_store = _processing(here, checked(supplier, "", "process_values", line), name, fixed_key=True)
     names = _names(stores, "process_values", line)
-    place = here.below(name, operator, line, stores=names, own_store=own_store, value=given_serde(value))
+    made = value_made(here.draft, value, forwarded(supplier)[1], "process_values", line, BY_PROCESSOR)
+    place = here.below(name, operator, line, stores=names, own_store=own_store, value=made)
     return place, Sender(place)
 
 
@@ -50,7 +56,11 @@ def process_atomically(
             f"{name} overrides on_timer, but an atomic section has no timers ({line}): set them in a process(...) before it, "
             f"which sends the section a record when a timer fires."
         )
-    serdes = (given_serde(key) or here.key, given_serde(value))
+    key_kind, value_kind = forwarded(supplier)
+    serdes = (
+        key_made(here.draft, key, key_kind) or here.key,
+        value_made(here.draft, value, value_kind, "process_atomically", line, BY_PROCESSOR),
+    )
     entry = exchanged(here, f"{name}-section", here.key, here.value, line)
     section = entry.below(name, AtomicProcessing(supplier, str(line)), line, stores=_names(stores, "process_atomically", line))
     return exchanged(section, f"{name}-results", *serdes, line), ExchangedSender(section, "results")

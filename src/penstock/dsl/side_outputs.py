@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.dsl.annotations import BY_VALUE, value_made
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import exchanged
@@ -55,4 +56,5 @@ def side_output(here: Place, sender: Sender | None, output: str, key: Any, value
             f"{here.name} has no side output {output!r} ({line}): call side_output on the stream that process, process_values, "
             f"process_atomically or an asynchronous verb returned."
         )
-    return sender.side_output(output, given_serde(key) or here.key, given_serde(value), line)
+    made = value_made(here.draft, value, None, f"side_output {output!r}", line, BY_VALUE)
+    return sender.side_output(output, given_serde(key) or here.key, made, line)

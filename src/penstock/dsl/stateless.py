@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.dsl.annotations import Pair, items_of, key_made, pair_of, returned, value_made
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.expressions import Predicate, computed, predicate, records_of, serde_for
 from penstock.dsl.place import Place, given_serde
@@ -15,6 +16,7 @@ from penstock.expressions.nodes import Struct
 from penstock.operators.lateness import OnlyLate
 from penstock.operators.printer import Print
 from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues, Map, MapValues, PassThrough, Peek, SelectKey
+from penstock.processor import Operator
 from penstock.records import OfPair, OnRecord
 from penstock.serdes import Serde
 from penstock.topology import Line, ProcessorNode, Topology
@@ -59,7 +61,8 @@ def group_by(here: Place, selector: Any, key: Any, value: Any, name: str | None,
 def _selector(here: Place, mapper: Any, key: Any, verb: str, line: Line) -> tuple[SelectKey, Serde[Any] | None]:
     """Return the operator that replaces the key, and the serde of the new key as far as it is known."""
     if not isinstance(mapper, Expression):
-        return SelectKey(checked_on_record(mapper, "key, value", verb, line)), given_serde(key)
+        operator = SelectKey(checked_on_record(mapper, "key, value", verb, line))
+        return operator, key_made(here.draft, key, returned(mapper))
     found = computed(mapper, Form.VALUE, records_of(here), verb, line)
     if isinstance(found.node, Struct):
         raise TopologyError(f"{verb} needs a single value as the key, not {found.describe()} ({line}).")
@@ -72,7 +75,7 @@ def map_records(
     """Replace key and value."""
     operator = Map(checked_on_record(mapper, "key, value", "map", line))
     name = here.draft.name("KSTREAM-MAP-", name)
-    return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value))
+    return _pairs_below(here, name, operator, (key, value), pair_of(returned(mapper)), "map", line)
 
 
 def map_values(here: Place, mapper: Any, with_key: bool, value: Any, name: str | None, line: Line) -> Place:
@@ -82,7 +85,8 @@ def map_values(here: Place, mapper: Any, with_key: bool, value: Any, name: str |
         serde = given_serde(value) or serde_for(found, records_of(here), here)
         return here.below(here.draft.name("KSTREAM-MAPVALUES-", name), MapValues(found, with_key=True), line, value=serde)
     operator = MapValues(_of_value(mapper, with_key, "map_values", line), with_key)
-    return here.below(here.draft.name("KSTREAM-MAPVALUES-", name), operator, line, value=given_serde(value))
+    made = value_made(here.draft, value, returned(mapper), "map_values", line)
+    return here.below(here.draft.name("KSTREAM-MAPVALUES-", name), operator, line, value=made)
 
 
 def flat_map(
@@ -91,13 +95,20 @@ def flat_map(
     """Replace a record with any number of records."""
     operator = FlatMap(checked_on_record(mapper, "key, value", "flat_map", line))
     name = here.draft.name("KSTREAM-FLATMAP-", name)
-    return here.below(name, operator, line, rekeyed=True, key=given_serde(key), value=given_serde(value))
+    return _pairs_below(here, name, operator, (key, value), pair_of(items_of(returned(mapper))), "flat_map", line)
 
 
 def flat_map_values(here: Place, mapper: Any, with_key: bool, value: Any, name: str | None, line: Line) -> Place:
     """Replace a value with any number of values."""
     operator = FlatMapValues(_of_value(mapper, with_key, "flat_map_values", line), with_key)
-    return here.below(here.draft.name("KSTREAM-FLATMAPVALUES-", name), operator, line, value=given_serde(value))
+    made = value_made(here.draft, value, items_of(returned(mapper)), "flat_map_values", line)
+    return here.below(here.draft.name("KSTREAM-FLATMAPVALUES-", name), operator, line, value=made)
+
+
+def _pairs_below(here: Place, name: str, operator: Operator, given: tuple[Any, Any], kinds: Pair, verb: str, line: Line) -> Place:
+    """Put a node below that replaces key and value, with the serdes that are given or follow from the types."""
+    key, value = key_made(here.draft, given[0], kinds[0]), value_made(here.draft, given[1], kinds[1], verb, line)
+    return here.below(name, operator, line, rekeyed=True, key=key, value=value)
 
 
 def _of_value(mapper: Any, with_key: bool, verb: str, line: Line) -> Any:

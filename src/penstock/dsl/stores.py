@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.dsl.draft import Draft
 from penstock.errors import TopologyError
-from penstock.serdes import Serde, serde_of
+from penstock.serdes import Json, MsgPack, Serde, serde_of
 from penstock.state import Migration, Sharing, StoreKind, StoreSpec
 from penstock.timing import Duration, SessionWindows, SlidingWindows, Windows, duration_ms
 from penstock.topology import user_line
@@ -180,7 +180,10 @@ def materialized(draft: Draft, store: str | Store | None, prefix: str, *, querya
 
 
 def _spec(kind: StoreKind, name: str, key: Any, value: Any, logging: bool | Mapping[str, str], **options: Any) -> StoreSpec:
-    options |= {"key": serde_of(key), "value": serde_of(value), "logged": logging is not False}
+    serde = serde_of(value)
+    if isinstance(serde, (Json, MsgPack)):
+        serde = serde.declared_by(f"value={{type}} in store {name!r} ({user_line()})")
+    options |= {"key": serde_of(key), "value": serde, "logged": logging is not False}
     options["changelog_config"] = changelog_config(logging)
     return StoreSpec(name=name, kind=kind, **options)
 

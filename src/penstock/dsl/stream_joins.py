@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
+from penstock.dsl.annotations import BY_JOINER, returned, value_made
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.expressions import computed, records_of, records_of_join, serde_for
 from penstock.dsl.place import Place, given_serde
@@ -114,12 +115,13 @@ def join(left: StreamSide, right: object, declared: StreamJoin, line: Line) -> P
         joined = join(left, right, replace(declared, joiner=found, with_key=True), line)
         return replace(joined, value=serde_for(found, records, left.place))
     checked(declared.joiner, "key, left, right" if declared.with_key else "left, right", verb, line)
+    made = value_made(left.place.draft, None, returned(declared.joiner), verb, line, BY_JOINER)
     if isinstance(right, GlobalTable):
-        return _with_global_table(left.place, right, declared, line)
+        return replace(_with_global_table(left.place, right, declared, line), value=made)
     if isinstance(right, TablePlace):
-        return _with_table(left, right, declared, line)
+        return replace(_with_table(left, right, declared, line), value=made)
     if isinstance(right, StreamSide):
-        return _with_stream(left, right, declared, line)
+        return replace(_with_stream(left, right, declared, line), value=made)
     raise TopologyError(f"{verb} takes a stream, a table or a global table, not {type(right).__name__} ({line}).")
 
 
@@ -189,7 +191,7 @@ def _with_stream(left: StreamSide, right: StreamSide, declared: StreamJoin, line
 
     node = DraftNode(merge, line, write, relaxed_null_key_join=left_outer)
     draft.add(node, here.node, there.node)
-    return here.moved(merge, node, rekeyed=False, key=key or here.key, value=None, sources=here.sources | there.sources)
+    return here.moved(merge, node, rekeyed=False, key=key or here.key, sources=here.sources | there.sources)
 
 
 def _outer_store(generated: str, base: str | None, kind: JoinKind) -> str | None:
@@ -231,7 +233,7 @@ def _with_table(left: StreamSide, right: TablePlace, declared: StreamJoin, line:
             _check_history(topology, stores, grace_ms, line)
 
     node = draft.add(DraftNode(name, line, write, relaxed_null_key_join=is_left), here.node)
-    return here.moved(name, node, rekeyed=False, key=key or here.key, value=None, sources=sources)
+    return here.moved(name, node, rekeyed=False, key=key or here.key, sources=sources)
 
 
 def _check_history(topology: Topology, stores: list[str], grace_ms: int, line: Line) -> None:
@@ -262,4 +264,4 @@ def _with_global_table(here: Place, right: GlobalTable, declared: StreamJoin, li
     name = here.draft.name("KSTREAM-LEFTJOIN-", declared.name)
     place = here.below(name, StreamGlobalTableJoin(right.store_name, on, declared.by_key(), is_left), line)
     place.node.relaxed_null_key_join = is_left
-    return replace(place, value=None)
+    return place

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.dsl.aggregations import Operate, aggregate_write, kept_as, ready_aggregates, serde_of_results
+from penstock.dsl.annotations import aggregate_made, value_kept
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import SUFFIX, ExchangeEnds
@@ -48,7 +49,8 @@ def reduce(
     """Combine the values of each group, starting with the first."""
     checked(adder, "aggregate, value", "reduce's adder", line)
     checked(subtractor, "aggregate, value", "reduce's subtractor", line)
-    kept = kept_as(group.place.draft, store, "KTABLE-AGGREGATE-", group.place.key, group.place.value)
+    value = value_kept(group.place.draft, group.place.value, adder)
+    kept = kept_as(group.place.draft, store, "KTABLE-AGGREGATE-", group.place.key, value)
     return _build(group, "KTABLE-REDUCE-", name, kept, lambda store, old: TableReduce(store, adder, subtractor, old), line)
 
 
@@ -66,7 +68,8 @@ def aggregate(
     checked_initializer(initializer, "aggregate's initializer", line)
     checked(adder, "key, value, aggregate", "aggregate's adder", line)
     checked(subtractor, "key, value, aggregate", "aggregate's subtractor", line)
-    kept = kept_as(group.place.draft, store, "KTABLE-AGGREGATE-", group.place.key, None, value)
+    made = aggregate_made(group.place.draft, initializer, [adder, subtractor], line)
+    kept = kept_as(group.place.draft, store, "KTABLE-AGGREGATE-", group.place.key, made, value)
     return _build(
         group,
         "KTABLE-AGGREGATE-",

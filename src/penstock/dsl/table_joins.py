@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
+from penstock.dsl.annotations import returned, value_made
 from penstock.dsl.derived_tables import ignoring_key
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.expressions import computed, records_of, records_of_join, serde_for
-from penstock.dsl.place import Place, given_serde
+from penstock.dsl.place import Place
 from penstock.dsl.repartitions import ExchangeEnds
 from penstock.dsl.stores import Store, materialized
 from penstock.dsl.table_drafts import MergeDraft, SourceDraft, TableDraft, TablePlace, source_table_write
@@ -80,6 +81,7 @@ def join(left: TablePlace, right: object, declared: TableJoin, line: Line) -> Ta
         value = declared.value if declared.value is not None else serde_for(found, records, left.place)
         declared = replace(declared, joiner=found, value=value)
     checked(declared.joiner, "left, right", verb, line)
+    declared = replace(declared, value=value_made(left.place.draft, declared.value, returned(declared.joiner), verb, line))
     if on is None:
         if declared.with_key:
             raise TopologyError(f"{verb} takes with_key= only together with on=, to which it passes the key ({line}).")
@@ -97,7 +99,7 @@ def _by_key(left: TablePlace, right: TablePlace, declared: TableJoin, line: Line
     kept = None
     if declared.store is not None:
         kept = materialized(draft, declared.store, "KTABLE-MERGE-")
-        kept.key, kept.value = kept.key or here.key, kept.value or given_serde(declared.value)
+        kept.key, kept.value = kept.key or here.key, kept.value or declared.value
     merge = draft.name("KTABLE-MERGE-", given)
     draft.copartitioned.append(here.sources | there.sources)
     if kind in ("left", "outer"):
@@ -127,7 +129,7 @@ def _by_key(left: TablePlace, right: TablePlace, declared: TableJoin, line: Line
     is_versioned = kept is not None and kept.is_versioned
     node = DraftNode(merge, line, write, output_versioned=is_versioned, on_versioned_parent=versioned.add)
     draft.add(node, here.node, there.node)
-    value_serde = kept.value if kept is not None else given_serde(declared.value)
+    value_serde = kept.value if kept is not None else declared.value
     key = kept.key if kept is not None else here.key
     place = here.moved(merge, node, key=key, value=value_serde, sources=here.sources | there.sources)
     return TablePlace(place, table, None if kept is None else kept.store_name)
@@ -147,7 +149,7 @@ def _by_foreign_key(
     resolved = join.resolve(response, left.table, declared.joiner, is_left)
     result = join.named("OUTPUT-", "-result")
     kept = materialized(here.draft, declared.store, f"{_FK}OUTPUT-")
-    kept.key, kept.value = kept.key or here.key, kept.value or given_serde(declared.value)
+    kept.key, kept.value = kept.key or here.key, kept.value or declared.value
     table = SourceDraft(kept, kept.is_queryable)
     write = source_table_write(here.draft, result, table, line)
     node = here.draft.add(DraftNode(result, line, write, output_versioned=kept.is_versioned), resolved)

@@ -16,6 +16,7 @@ from penstock.dsl.aggregations import (
     ready_aggregates,
     reducing,
 )
+from penstock.dsl.annotations import aggregate_made, value_kept
 from penstock.dsl.draft import Draft
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import TablePlace
@@ -80,7 +81,7 @@ def reduce(
     """Combine the values of each key in each window, starting with the first."""
     place = windowed.group.place
     checked(reducer, "aggregate, value", "reduce", line)
-    kept = kept_as(place.draft, store, "KSTREAM-REDUCE-", place.key, place.value)
+    kept = kept_as(place.draft, store, "KSTREAM-REDUCE-", place.key, value_kept(place.draft, place.value, reducer))
     name = place.draft.name("KSTREAM-REDUCE-", name)
     aggregator = reducing(reducer)
     return _windowed(windowed, name, kept, nothing, aggregator, merging(aggregator), line)
@@ -99,7 +100,8 @@ def aggregate(
     """Combine the values of each key in each window, starting with an initial aggregate."""
     place = windowed.group.place
     check_aggregate(initializer, aggregator, merger, windowed.windows, line)
-    kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, None, value)
+    made = aggregate_made(place.draft, initializer, [aggregator], line)
+    kept = kept_as(place.draft, store, "KSTREAM-AGGREGATE-", place.key, made, value)
     name = place.draft.name("KSTREAM-AGGREGATE-", name)
     return _windowed(windowed, name, kept, initializer, aggregator, merger, line)
 

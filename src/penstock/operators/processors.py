@@ -20,20 +20,24 @@ Supplier = Callable[[], Processor[Any, Any, Any, Any]]
 
 
 def sets_timers(supplier: Supplier) -> bool:
-    """Return whether a supplier's processors have timers: whether their class overrides `on_timer`.
+    """Return whether a supplier's processors have timers: whether their class overrides `on_timer`."""
+    made = class_of_made(supplier)
+    return made is not None and issubclass(made, Processor) and made.on_timer is not Processor.on_timer
+
+
+def class_of_made(supplier: Any) -> type | None:
+    """Return the class of what a supplier makes; None if it fails.
 
     A function is called to find out; Kafka Streams, too, calls every supplier while a topology is built.
     """
     while isinstance(supplier, partial):
         supplier = supplier.func
     if isinstance(supplier, type):
-        made: Any = supplier
-    else:
-        try:
-            made = type(supplier())
-        except Exception:
-            return False  # reported when the processor is bound
-    return issubclass(made, Processor) and made.on_timer is not Processor.on_timer
+        return supplier
+    try:
+        return type(supplier())
+    except Exception:
+        return None  # reported when the processor is bound
 
 
 def made_by(supplier: Supplier, host: Host) -> Processor[Any, Any, Any, Any]:

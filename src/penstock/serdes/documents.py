@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property
-from typing import Any, TypeVar, get_args, get_origin, overload
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, overload
 
 import msgspec
 import msgspec.inspect as shapes
 import orjson
 
 from penstock.errors import SerializationError
+from penstock.serdes.plain import JSON_NATIVES, MSGPACK_NATIVES, ChangedTypeError, checker
 from penstock.serdes.serde import Serde, is_class, type_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -23,11 +28,30 @@ _CURE = "Use a dataclass, a msgspec.Struct, a Pydantic model or a builtin type, 
 
 
 class Document(Serde[T]):
-    """The common part of `Json` and `MsgPack`: their type, and the conversion of codec errors to `SerializationError`."""
+    """The common part of `Json` and `MsgPack`: their type, and the conversion of codec errors to `SerializationError`.
+
+    Untyped, they refuse to write what would be read back as another type. `declaring` is how its type can be declared, with
+    `{type}` in place of the type; the error says so.
+    """
+
+    declaring: str = "value={type}"
 
     def __init__(self, of: Any = Any) -> None:
         self.of = of
         self._codec()  # fails for a type without a mapping when the topology is built, not at the first record
+
+    def declared_by(self, declaring: str) -> Self:
+        """Return an equal serde whose errors say how the type of its values can be declared."""
+        other = copy(self)
+        other.declaring = declaring
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Document) or type(self) is not type(other):
+            return NotImplemented
+        return bool(self.of == other.of)
+
+    __hash__ = Serde.__hash__
 
     @abstractmethod
     def _codec(self) -> Codec:
@@ -42,7 +66,8 @@ class Document(Serde[T]):
             try:
                 return encode(value)
             except Exception as error:
-                raise SerializationError(f"{name} cannot write a value of type {type(value).__name__}: {error}") from error
+                what = f"{name} cannot write a value of type {type(value).__name__}: {error}"
+                raise SerializationError(what + self._cure(error)) from error
 
         return serialize
 
@@ -60,8 +85,19 @@ class Document(Serde[T]):
 
         return deserialize
 
+    def _cure(self, error: Exception) -> str:
+        """Return what to do about a value of a type that is not declared."""
+        if self.of is not Any:
+            return ""
+        kind, more = "P", ""
+        if isinstance(error, ChangedTypeError):
+            kind = "P" if error.is_nested else type_name(error.kind)
+            more = ", where P is a dataclass or a TypedDict of all fields" if error.is_nested else ""
+            more += f". Or make it a {type_name(error.read_back)}"
+        return f". Declare its type: {self.declaring.replace('{type}', kind)}{more}."
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()" if self.of is Any else super().__repr__()
+        return f"{type(self).__name__}({'' if self.of is Any else type_name(self.of)})"
 
 
 class Json(Document[T]):
@@ -70,7 +106,11 @@ class Json(Document[T]):
     `Json(Order)` reads and writes a dataclass, `msgspec.Struct`, Pydantic model or any type made of builtins such as
     `list[int]`; what is read is validated. Dicts are sorted by key, so that equal ones have equal bytes, and fields keep the
     order of their class (Pydantic leaves dicts and sets within a model as they come). JSON has no NaN and no infinities: they
-    become null. Untyped, an integer of more than 64 bits is read as a float.
+    become null.
+
+    Untyped, it writes what it reads back as the same type: dicts with text as keys, lists, `str`, `int`, `float`, `bool` and
+    None. It refuses a dataclass, which would become a dict, a tuple, a datetime and the like. An integer of more than 64 bits is
+    read as a float.
     """
 
     @overload
@@ -84,7 +124,7 @@ class Json(Document[T]):
 
     def _codec(self) -> Codec:
         if self.of is Any:
-            return _dump_sorted, orjson.loads
+            return _checked_json(), orjson.loads
         if _mentions_pydantic(self.of):
             return _pydantic_codec(self.of)
         shape = shape_of(self.of)
@@ -115,7 +155,8 @@ class MsgPack(Document[T]):
     def _codec(self) -> Codec:
         encode = msgspec.msgpack.Encoder(order="deterministic").encode
         if self.of is Any:
-            return encode, msgspec.msgpack.Decoder().decode
+            decode = msgspec.msgpack.Decoder().decode
+            return _checked(encode, checker(MSGPACK_NATIVES, encode, decode)), decode
         shape = shape_of(self.of)
         _refuse_unmapped(self.of, shape)
         decoder = msgspec.msgpack.Decoder(self.of)
@@ -123,8 +164,32 @@ class MsgPack(Document[T]):
         return instances_only(shape, encode), decoder.decode
 
 
-def _dump_sorted(value: Any) -> bytes:
-    return orjson.dumps(value, None, orjson.OPT_SORT_KEYS)  # by position: keywords would take as long as sorting
+def _checked_json() -> Callable[[Any], bytes]:
+    """Return how to write untyped JSON."""
+    dumps, sorted_by_key = orjson.dumps, orjson.OPT_SORT_KEYS
+    natives, all_native = JSON_NATIVES, JSON_NATIVES.issuperset
+    check = checker(natives, dumps, orjson.loads)
+
+    def encode(value: Any) -> bytes:
+        data = dumps(value, None, sorted_by_key)  # by position: keywords would take as long as sorting
+        kind = type(value)
+        if kind is dict:  # flat ones are the most frequent, and are not passed on to be checked
+            if not all_native(map(type, value.values())):
+                check(value)
+        elif kind not in natives:
+            check(value)
+        return data
+
+    return encode
+
+
+def _checked(encode: Callable[[Any], bytes], check: Callable[[Any], None]) -> Callable[[Any], bytes]:
+    def encode_checked(value: Any) -> bytes:
+        data = encode(value)
+        check(value)
+        return data
+
+    return encode_checked
 
 
 def _pydantic_codec(of: Any) -> Codec:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from penstock import Int32, StreamsBuilder
 from penstock.errors import ProcessingError
 from penstock.testing import TopologyTestDriver
 from tests.unit.mistakes.teaching import teaches, wrong
+
+
+@dataclass
+class Size:
+    length: int
 
 
 def test_a_java_integer_read_as_int() -> None:
@@ -46,6 +53,27 @@ def test_a_key_of_another_type_after_group_by() -> None:
         teaches(ProcessingError, "String expects str, got int", "writes keys with String()"),
     ):
         driver.input("in").pipe("abc")
+
+
+def test_an_object_whose_type_nobody_has_said() -> None:
+    builder = StreamsBuilder()
+    sizes = builder.stream("in", value=str).map_values(lambda text: Size(len(text)))
+    sizes.group_by_key().reduce(lambda one, two: Size(one.length + two.length)).to_stream().to("out")
+    with (
+        TopologyTestDriver(builder.build()) as driver,
+        teaches(ProcessingError, "it would be read back as dict", "-> Size at the function of map_values ("),
+    ):
+        driver.input("in").pipe("abc", key="k")
+
+
+def test_a_tuple_as_json() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", value=str).map_values(lambda text: (text, len(text))).to("out")
+    with (
+        TopologyTestDriver(builder.build()) as driver,
+        teaches(ProcessingError, "it would be read back as list", "value=tuple there. Or make it a list."),
+    ):
+        driver.input("in").pipe("abc", key="k")
 
 
 def test_a_serde_class_in_place_of_an_object() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import pickle
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from enum import Enum
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
 from uuid import UUID
 
@@ -82,6 +85,14 @@ class Box(Generic[T]):
 
 class Point(TypedDict):
     x: int
+
+
+class Color(Enum):
+    RED = "red"
+
+
+class Text(str):
+    __slots__ = ()
 
 
 class Opaque:
@@ -224,6 +235,51 @@ def test_json_refuses_values_without_a_mapping(value: Any) -> None:
 def test_msgpack_refuses_values_without_a_mapping(value: Any) -> None:
     with pytest.raises(SerializationError, match=r"MsgPack\(\) cannot write a value of type"):
         MsgPack().serialize(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (Item("a"), "it would be read back as dict. Declare its type: value=Item. Or make it a dict."),
+        ((1, 2), "it would be read back as list"),
+        (Color.RED, "it would be read back as str"),
+        (UUID(int=5), "it would be read back as str"),
+        (CLICK.at.date(), "it would be read back as str"),
+        (Counter("ab"), "it would be read back as dict"),
+        (
+            [{"a": Item("a")}],
+            "its Item at [0]['a'] would be read back as dict. Declare its type: value=P, where P is a dataclass",
+        ),
+        ({"a": 1, "b": {"c": [1, (2,)]}}, "its tuple at ['b']['c'][1] would be read back as list"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("serde", [Json(), MsgPack()], ids=repr)
+def test_untyped_it_refuses_what_would_be_read_back_as_another_type(serde: Any, value: Any, what: str) -> None:
+    with pytest.raises(SerializationError) as caught:
+        serde.serialize(value)
+    assert what in str(caught.value)
+
+
+def test_messagepack_has_more_types() -> None:
+    value = {"raw": b"a", "at": CLICK.at, "": [b"b"]}
+    assert MsgPack().deserialize(MsgPack().serialize(value)) == value
+    with pytest.raises(SerializationError, match=r"its datetime at \['at'\] would be read back as str"):
+        MsgPack().serialize({"at": CLICK.at.replace(tzinfo=None)})
+    with pytest.raises(SerializationError, match="objects of type Text is unsupported"):
+        MsgPack().serialize({Text("a"): 1})
+
+
+def test_what_an_error_says_about_a_type_does_not_distinguish_serdes() -> None:
+    declared = Json().declared_by("value={type} in map_values")
+    assert declared == Json()
+    assert hash(declared) == hash(Json())
+    assert repr(declared) == "Json()"
+    assert declared != MsgPack()
+    again = pickle.loads(pickle.dumps(declared))
+    for serde in (declared, again):
+        with pytest.raises(SerializationError, match=r"Declare its type: value=Item in map_values\."):
+            serde.serialize(Item("a"))
 
 
 @pytest.mark.parametrize("of", [Order, Click, Box[int], Account, Positive])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from penstock.errors import SerializationError, TopologyError
 from penstock.extras import extra
 from penstock.serdes.documents import is_pydantic, shape_of
+from penstock.serdes.registry.avro_bounds import UnboundedError, check_bounded
 from penstock.serdes.registry.avro_types import avro_schema
 from penstock.serdes.registry.conversion import converters
 from penstock.serdes.registry.registry import Registry
@@ -82,6 +83,13 @@ class Avro(TextSerde[T]):
     def reader(self, schema_id: int) -> Read:
         """See `RegistrySerde`."""
         found, own = self.written_with(schema_id), self.schema
+        try:
+            self.require_registry().memo(("bounded", found), lambda: _check_bounded(found, self.registry))
+        except UnboundedError as error:
+            raise SerializationError(
+                f"{self!r} cannot read values of schema {schema_id}: {error}, so that a few bytes could fill the "
+                f"memory. Write them with another schema."
+            ) from None
         wanted = None if own is None or own.text == found.text else _parsed(own, self.registry)
         return _reader(_parsed(found, self.registry), wanted, converters(self.of)[1], HEADER)
 
@@ -129,9 +137,20 @@ def _name(schema: Any) -> str:
 
 def _parsed(schema: Schema, registry: Registry | None) -> Any:
     """Return a schema as fastavro takes it, with those that it refers to."""
+    return _parsed_with_named(schema, registry)[0]
+
+
+def _parsed_with_named(schema: Schema, registry: Registry | None) -> tuple[Any, dict[str, Any]]:
+    """The same, and the schemas that have names."""
+    named: dict[str, Any] = {}
     if registry is None:
-        return _parse(schema, registry, {})
-    return registry.memo(("avro", schema), lambda: _parse(schema, registry, {}))
+        return _parse(schema, registry, named), named
+    return registry.memo(("avro", schema), lambda: (_parse(schema, registry, named), named))
+
+
+def _check_bounded(schema: Schema, registry: Registry | None) -> bool:
+    check_bounded(*_parsed_with_named(schema, registry))
+    return True
 
 
 def _parse(schema: Schema, registry: Registry | None, named: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
+from concurrent import futures
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -18,6 +19,10 @@ R = TypeVar("R")
 REFUSED_FOR_S = 10.0
 """How long a refusal is remembered, so that a topic full of records with an unknown id does not become a flood of requests."""
 
+MOST_REFUSED = 1_000
+"""How many refusals are remembered: ids are four bytes that the producer of a record chooses."""
+
+_SPARE_S = 1.0
 _UNKNOWN = {40401: "subject", 40402: "version", 40403: "schema"}
 
 
@@ -49,8 +54,9 @@ class Registry:
 
     def _forget(self) -> None:
         self._known: dict[Hashable, Any] = {}
-        self._refused: dict[Hashable, tuple[float, SerializationError]] = {}
-        self._lock = threading.RLock()
+        self._refused: dict[Hashable, tuple[float, str]] = {}  # the first one ends first
+        self._asked: dict[Hashable, futures.Future[Any]] = {}
+        self._lock = threading.Lock()  # never held while someone waits
 
     def __reduce__(self) -> tuple[type[Registry], tuple[Source]]:
         return Registry, (self.source,)
@@ -98,33 +104,74 @@ class Registry:
         return self._ask(("lookup", subject, schema), lambda: self.source.lookup(subject, schema), what, cure)
 
     def memo(self, key: Hashable, make: Callable[[], R]) -> R:
-        """Return what `make` makes, such as a parsed schema, once per process."""
-        with self._lock:
-            found = self._known.get(key)
-            if found is None:
-                found = self._known[key] = make()
-            made: R = found
+        """Return what `make` makes, such as a parsed schema, and remember it; two threads may make it at the same time."""
+        made: R | None = self._known.get(key)
+        if made is not None:
             return made
+        kept: R = self._known.setdefault(key, make())
+        return kept
 
     def _ask(self, question: Hashable, ask: Callable[[], R], what: str, cure: str) -> R:
-        """Return the answer to a question; a refusal is an error of the record's, until it is asked again."""
+        """Return the answer to a question; a refusal is an error of the record's, until it is asked again.
+
+        Threads that have the same question wait for the one that asks it. Others ask at the same time.
+        """
         with self._lock:
             if question in self._known:
                 known: R = self._known[question]
                 return known
-            at, refusal = self._refused.get(question, (0.0, None))
-            if refusal is not None and self._clock() < at + REFUSED_FOR_S:
-                raise refusal
-            try:
-                answer = self._known[question] = ask()
-            except RefusalError as error:
-                said = _UNKNOWN.get(error.code)
-                why = f"unknown {said}" if said else f"{error} (error {error.code})"
-                text = f"The schema registry at {', '.join(self.settings.urls)} {what}: {why}."
-                refused = SerializationError(f"{text} {cure}." if cure else text)
-                self._refused[question] = (self._clock(), refused)
-                raise refused from error
+            self._raise_if_refused(question)
+            asked: futures.Future[R] | None = self._asked.get(question)
+            mine: futures.Future[R] = futures.Future()
+            if asked is None:
+                self._asked[question] = mine
+        if asked is not None:
+            return self._answer_to(asked)
+        try:
+            answer = ask()
+        except RefusalError as error:
+            said = _UNKNOWN.get(error.code)
+            why = f"unknown {said}" if said else f"{error} (error {error.code})"
+            text = f"The schema registry at {', '.join(self.settings.urls)} {what}: {why}."
+            text = f"{text} {cure}." if cure else text
+            with self._lock:
+                self._refuse(question, text)
+            mine.set_exception(SerializationError(text))
+            raise SerializationError(text) from error
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            with self._lock:
+                self._known[question] = answer
+            mine.set_result(answer)
             return answer
+        finally:
+            with self._lock:
+                del self._asked[question]
+
+    def _raise_if_refused(self, question: Hashable) -> None:
+        ends, text = self._refused.get(question, (0.0, ""))
+        if self._clock() < ends:
+            raise SerializationError(text)
+
+    def _refuse(self, question: Hashable, text: str) -> None:
+        """Remember a refusal, and forget those that have ended or are too many."""
+        now = self._clock()
+        self._refused.pop(question, None)
+        self._refused[question] = (now + REFUSED_FOR_S, text)
+        while len(self._refused) > MOST_REFUSED or next(iter(self._refused.values()))[0] <= now:
+            del self._refused[next(iter(self._refused))]
+
+    def _answer_to(self, asked: futures.Future[R]) -> R:
+        """Return the answer to a question that another thread asks. It may be gone: a forked process has only one thread."""
+        longest = self.settings.retry_timeout_s + self.settings.request_timeout_s * len(self.settings.urls)
+        try:
+            return asked.result(longest + _SPARE_S)
+        except futures.TimeoutError as error:
+            raise RegistryError(
+                f"The schema registry at {', '.join(self.settings.urls)} has not answered for {longest:g} s. Start again."
+            ) from error
 
 
 class RemoteSource:

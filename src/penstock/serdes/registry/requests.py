@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import logging
 import ssl
 import time
 from collections.abc import Callable
-from functools import cached_property
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
 from penstock.errors import RegistryError
+from penstock.http_client import FAILURES, Answer, AnswerTooLargeError, HttpClient
+from penstock.serdes.registry.login import NoAnswerError, is_passing, login, text_of
 from penstock.serdes.registry.settings import RegistrySettings
 
 _log = logging.getLogger(__name__)
 
 _TYPE = "application/vnd.schemaregistry.v1+json"
+_HEADERS = {"Accept": _TYPE, "Content-Type": _TYPE}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _LONGEST_ANSWER = 16 << 20
 _LONGEST_TEXT = 500
@@ -36,10 +35,6 @@ class RefusalError(Exception):
         self.code: int = code
 
 
-class _NoAnswerError(Exception):
-    """No answer now: another attempt may succeed."""
-
-
 class Requests:
     """Sends requests to the addresses of a registry, one after the other; `sleep` and `clock` are for tests."""
 
@@ -52,6 +47,8 @@ class Requests:
         self.settings: RegistrySettings = settings
         self._sleep = sleep
         self._clock = clock
+        self._client = HttpClient(settings.request_timeout_s, _LONGEST_ANSWER, self._context)
+        self._login = login(settings, clock)
 
     def get(self, path: str) -> Any:
         """Return the answer to a GET."""
@@ -67,7 +64,7 @@ class Requests:
         while True:
             try:
                 return self._attempt(method, path, body)
-            except _NoAnswerError as error:
+            except NoAnswerError as error:
                 if self._clock() + wait >= deadline:
                     raise RegistryError(
                         f"The schema registry at {', '.join(self.settings.urls)} has not answered {method} {path} for "
@@ -84,20 +81,27 @@ class Requests:
         for url in self.settings.urls:
             try:
                 return self._answer(url, method, path, body)
-            except (OSError, http.client.HTTPException, _NoAnswerError) as error:
+            except ssl.SSLCertVerificationError as error:
+                raise RegistryError(
+                    f"The certificate of {url} cannot be trusted: {error.verify_message}. Set 'ssl.ca.location' of "
+                    f"schema_registry to the authority that signed it."
+                ) from error
+            except AnswerTooLargeError as error:
+                raise RegistryError(f"{url}: {error}.") from error
+            except (*FAILURES, NoAnswerError) as error:
                 failures.append(f"{url}: {type(error).__name__ if not str(error) else error}")
-        raise _NoAnswerError("; ".join(failures))
+        raise NoAnswerError("; ".join(failures))
 
     def _answer(self, url: str, method: str, path: str, body: bytes | None) -> Any:
         status, content = self._exchange(url, method, path, body)
         if status < HTTPStatus.MULTIPLE_CHOICES:
             return _read(content, url)
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT}:
-            raise _NoAnswerError(f"status {status}: {_text(content)}")
+        if is_passing(status):
+            raise NoAnswerError(f"status {status}: {text_of(content)}")
         if status in _DENIED:
             raise RegistryError(
-                f"The schema registry at {url} denies {method} {path} (status {status}: {_text(content)}). Check "
-                f"'basic.auth.user.info' or 'bearer.auth.token' of schema_registry, and what that user may do."
+                f"The schema registry at {url} denies {method} {path} (status {status}: {text_of(content)}). Check "
+                f"{self._login.names} of schema_registry, and what that user may do."
             )
         refusal = _refusal(status, content)
         if refusal is None:
@@ -107,32 +111,14 @@ class Requests:
             )
         raise refusal
 
-    def _exchange(self, url: str, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        parts = urlsplit(url)
-        connection = self._connection(parts.scheme, parts.hostname or "", parts.port)
-        try:
-            connection.request(method, parts.path + path, body, self._headers)
-            response = connection.getresponse()
-            content = response.read(_LONGEST_ANSWER + 1)
-        except ssl.SSLCertVerificationError as error:
-            raise RegistryError(
-                f"The certificate of {url} cannot be trusted: {error.verify_message}. Set 'ssl.ca.location' of schema_registry "
-                f"to the authority that signed it."
-            ) from error
-        finally:
-            connection.close()
-        if len(content) > _LONGEST_ANSWER:
-            raise RegistryError(f"{url} answers {method} {path} with more than {_LONGEST_ANSWER} bytes.")
-        return response.status, content
+    def _exchange(self, url: str, method: str, path: str, body: bytes | None) -> Answer:
+        """Send a request, and again with a new token if the one at hand is no longer accepted."""
+        answer = self._client.send(method, url + path, {**_HEADERS, **self._login.headers()}, body)
+        if answer.status != HTTPStatus.UNAUTHORIZED or not self._login.renew():
+            return answer
+        return self._client.send(method, url + path, {**_HEADERS, **self._login.headers()}, body)
 
-    def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-        timeout = self.settings.request_timeout_s
-        if scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
-        return http.client.HTTPConnection(host, port, timeout=timeout)
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
+    def _context(self) -> ssl.SSLContext:
         settings = self.settings
         try:
             context = ssl.create_default_context(cafile=settings.authority)
@@ -144,15 +130,6 @@ class Requests:
                 f"'ssl.key.location'): {error}"
             ) from error
         return context
-
-    @cached_property
-    def _headers(self) -> dict[str, str]:
-        headers = {"Accept": _TYPE, "Content-Type": _TYPE}
-        if self.settings.user is not None:
-            headers["Authorization"] = f"Basic {base64.b64encode(self.settings.user.encode()).decode()}"
-        elif self.settings.token is not None:
-            headers["Authorization"] = f"Bearer {self.settings.token}"
-        return headers
 
 
 def _read(content: bytes, url: str) -> Any:
@@ -169,7 +146,3 @@ def _refusal(status: int, content: bytes) -> RefusalError | None:
         return RefusalError(status, int(said["error_code"]), str(said.get("message", ""))[:_LONGEST_TEXT])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         return None
-
-
-def _text(content: bytes) -> str:
-    return content[:_LONGEST_TEXT].decode(errors="replace").strip() or "no text"

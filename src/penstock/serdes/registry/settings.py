@@ -12,6 +12,13 @@ from penstock.errors import ConfigError
 URL = "url"
 _USER = "basic.auth.user.info"
 _BEARER = "bearer.auth.token"
+_SOURCE = "bearer.auth.credentials.source"
+_ISSUER = "bearer.auth.issuer.endpoint.url"
+_CLIENT = "bearer.auth.client.id"
+_CLIENT_LOCK = "bearer.auth.client.secret"
+_SCOPE = "bearer.auth.scope"
+_CLUSTER = "bearer.auth.logical.cluster"
+_POOL = "bearer.auth.identity.pool.id"
 _AUTHORITY = "ssl.ca.location"
 _CERTIFICATE = "ssl.certificate.location"
 _KEY = "ssl.key.location"
@@ -26,6 +33,13 @@ NAMES = (
     URL,
     _USER,
     _BEARER,
+    _SOURCE,
+    _ISSUER,
+    _CLIENT,
+    _CLIENT_LOCK,
+    _SCOPE,
+    _CLUSTER,
+    _POOL,
     _AUTHORITY,
     _CERTIFICATE,
     _KEY,
@@ -41,6 +55,17 @@ _MAX_TIMEOUT_MS = 240_000
 
 
 @dataclass(frozen=True, slots=True)
+class OAuth:
+    """How to get tokens: with a client's credentials from the OAuth server at `url`. `headers` go to the registry with each."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrySettings:
     """How to reach a registry, and how serdes use it unless they say otherwise.
 
@@ -48,6 +73,7 @@ class RegistrySettings:
         urls: Its addresses; the next is tried if one does not answer.
         user: `name:password` for basic authentication.
         token: A bearer token.
+        oauth: How to get bearer tokens.
         authority: The certificates to trust, a PEM file; by default, those of the system.
         certificate: The client's own certificate chain, a PEM file.
         key: Its private key, a PEM file.
@@ -62,6 +88,7 @@ class RegistrySettings:
     urls: tuple[str, ...]
     user: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    oauth: OAuth | None = None
     authority: str | None = None
     certificate: str | None = None
     key: str | None = None
@@ -85,14 +112,16 @@ class RegistrySettings:
                 raise ConfigError(f"schema_registry: unknown setting {name!a}. Known settings: {', '.join(NAMES)}.")
         if _KEY in settings and _CERTIFICATE not in settings:
             raise ConfigError(f"schema_registry: {_KEY!r} needs {_CERTIFICATE!r}.")
-        if _USER in settings and _BEARER in settings:
-            raise ConfigError(f"schema_registry: set {_USER!r} or {_BEARER!r}, not both.")
+        logins = [name for name in (_USER, _BEARER, _ISSUER) if name in settings]
+        if len(logins) > 1:
+            raise ConfigError(f"schema_registry: set {logins[0]!r} or {logins[1]!r}, not both.")
         if ":" not in settings.get(_USER, ":"):
             raise ConfigError(f"schema_registry: {_USER!r} must be 'name:password'.")
         return cls(
             urls=_urls(settings.get(URL, "")),
             user=settings.get(_USER),
             token=settings.get(_BEARER),
+            oauth=_oauth(settings),
             authority=settings.get(_AUTHORITY),
             certificate=settings.get(_CERTIFICATE),
             key=settings.get(_KEY),
@@ -105,9 +134,32 @@ class RegistrySettings:
         )
 
     @property
-    def has_credentials(self) -> bool:
-        """Whether requests carry a password or a token."""
-        return self.user is not None or self.token is not None
+    def exposes_credentials(self) -> bool:
+        """Whether a password, a secret or a token is sent unencrypted."""
+        has_credentials = self.user is not None or self.token is not None or self.oauth is not None
+        return has_credentials and any(url.startswith("http:") for url in self.urls)
+
+
+def _oauth(settings: Mapping[str, str]) -> OAuth | None:
+    given = [name for name in (_ISSUER, _CLIENT, _CLIENT_LOCK, _SCOPE, _CLUSTER, _POOL) if name in settings]
+    source = "OAUTHBEARER" if given else "STATIC_TOKEN" if _BEARER in settings else None
+    if settings.get(_SOURCE, source) != source:
+        raise ConfigError(
+            f"schema_registry: {_SOURCE!r} must be 'OAUTHBEARER' with {_ISSUER!r}, 'STATIC_TOKEN' with {_BEARER!r}."
+        )
+    if not given:
+        return None
+    for name in (_ISSUER, _CLIENT, _CLIENT_LOCK):
+        if not settings.get(name):
+            raise ConfigError(f"schema_registry: {given[0]!r} needs {name!r}.")
+    url = settings[_ISSUER]
+    if not _is_url(url) or urlsplit(url).scheme != "https" or "@" in urlsplit(url).netloc:
+        raise ConfigError(f"schema_registry: {_ISSUER!r} must be an https:// URL without a password.")
+    named = {"target-sr-cluster": settings.get(_CLUSTER), "Confluent-Identity-Pool-Id": settings.get(_POOL)}
+    headers = tuple((header, value) for header, value in named.items() if value)
+    if not all(value.isprintable() and value.isascii() for _, value in headers):
+        raise ConfigError(f"schema_registry: {_CLUSTER!r} and {_POOL!r} must be plain text.")
+    return OAuth(url, settings[_CLIENT], settings[_CLIENT_LOCK], settings.get(_SCOPE), headers)
 
 
 def _urls(text: str) -> tuple[str, ...]:

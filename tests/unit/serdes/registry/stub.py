@@ -10,7 +10,7 @@ from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from penstock.serdes.registry.memory import MemorySource
 from penstock.serdes.registry.requests import RefusalError
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Stub:
-    """Answers from `schemas`. The next `failing` answers are 503, the next `silent` ones never come."""
+    """Answers from `schemas`. The next `failing` answers are 503, the next `silent` ones never come.
+
+    As an OAuth server it gives the next of `tokens`, as statuses and contents, at `/token`; `forms` are what it was asked with.
+    """
 
     def __init__(self) -> None:
         self.schemas = MemorySource()
@@ -30,6 +33,9 @@ class Stub:
         self.failing = self.silent = 0
         self.denying = self.incompatible = False
         self.mode = "READWRITE"
+        self.tokens: list[tuple[int, Any]] = []
+        self.forms: list[dict[str, str]] = []
+        self.clusters: set[str | None] = set()
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,7 +43,9 @@ class Stub:
                 stub.answer(self, None)
 
             def do_POST(self) -> None:
-                stub.answer(self, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                content = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                is_form = self.headers["Content-Type"] == "application/x-www-form-urlencoded"
+                stub.answer(self, dict(parse_qsl(content)) if is_form else json.loads(content))
 
             def log_message(self, *arguments: Any) -> None:
                 """Say nothing."""
@@ -58,6 +66,7 @@ class Stub:
     def answer(self, handler: BaseHTTPRequestHandler, body: Any) -> None:
         self.requests[f"{handler.command} {handler.path}"] += 1
         self.authorizations.add(handler.headers["Authorization"])
+        self.clusters.add(handler.headers["target-sr-cluster"])
         if self.silent:
             self.silent -= 1
             time.sleep(0.5)
@@ -70,6 +79,9 @@ class Stub:
         handler.wfile.write(data)
 
     def _answer(self, path: str, body: Any) -> tuple[int, Any]:
+        if path == "/token":
+            self.forms.append(body)
+            return self.tokens.pop(0)
         if self.failing:
             self.failing -= 1
             return 503, {"error_code": 50301, "message": "busy"}

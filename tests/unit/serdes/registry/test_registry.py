@@ -5,27 +5,35 @@ from __future__ import annotations
 import base64
 import pickle
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.errors import ConfigError, RegistryError, SerializationError
 from penstock.serdes import Avro, Serde
-from penstock.serdes.registry.registry import REFUSED_FOR_S, Registry, RemoteSource
+from penstock.serdes.registry.memory import MemorySource
+from penstock.serdes.registry.registry import MOST_REFUSED, REFUSED_FOR_S, Registry, RemoteSource
 from penstock.serdes.registry.requests import Requests
-from penstock.serdes.registry.schemas import Schema, SchemaKind
+from penstock.serdes.registry.schemas import Registered, Schema, SchemaKind
 from penstock.serdes.registry.serde import connected
 from penstock.serdes.registry.settings import RegistrySettings
 from tests.unit.serdes.registry.stub import Stub
 
+OAUTH = {
+    "bearer.auth.issuer.endpoint.url": "https://o/token",
+    "bearer.auth.client.id": "me",
+    "bearer.auth.client.secret": "s3cr3t",
+}
 INT = Schema(SchemaKind.AVRO, '"int"')
 FRAMED = b"\x00\x00\x00\x00\x01\x02"
 
 
 def settings(stub: Stub, **more: str) -> RegistrySettings:
     named = {name.replace("_", "."): value for name, value in more.items()}
-    return RegistrySettings.of({"url": stub.url, "retry.timeout.ms": "300", "request.timeout.ms": "100", **named})
+    return RegistrySettings.of({"url": stub.url, "retry.timeout.ms": "300", "request.timeout.ms": "400", **named})
 
 
 def remote(stub: Stub, **more: str) -> Registry:
@@ -34,6 +42,21 @@ def remote(stub: Stub, **more: str) -> Registry:
 
 def of_topic(registry: Registry, serde: Serde[Any] | None = None) -> Serde[Any]:
     return connected(serde or Avro(schema='"int"'), registry).for_topic("numbers", is_key=False)
+
+
+class Slow(MemorySource):
+    """Waits before it says what the latest schema is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = threading.Event(), threading.Event()
+        self.count = 0
+
+    def by_version(self, subject: str, version: int | None) -> Registered:
+        self.count += 1
+        self.asked.set()
+        assert self.go_on.wait(10)
+        return super().by_version(subject, version)
 
 
 class TestQuestions:
@@ -104,6 +127,80 @@ class TestRefusals:
         stub.schemas.register("numbers-value", INT)
         now = REFUSED_FOR_S
         assert registry.schema(1) == INT
+
+    def test_only_so_many_are_remembered_and_none_longer_than_needed(self) -> None:
+        now = 0.0
+        registry = Registry(MemorySource(), clock=lambda: now)
+        for number in range(MOST_REFUSED + 10):
+            with pytest.raises(SerializationError):
+                registry.schema(number)
+        assert len(registry._refused) == MOST_REFUSED
+        now = REFUSED_FOR_S
+        with pytest.raises(SerializationError):
+            registry.schema(1)
+        assert len(registry._refused) == 1
+
+    def test_an_error_does_not_grow_with_the_records_that_raise_it(self) -> None:
+        registry = Registry(MemorySource())
+        depths = []
+        for _ in range(4):
+            with pytest.raises(SerializationError) as caught:
+                registry.schema(1)
+            depths.append(len(caught.traceback))
+        assert depths[1] == depths[3]
+
+
+class TestThreads:
+    def test_a_question_does_not_wait_for_another_one(self) -> None:
+        source = Slow()
+        source.register("numbers-value", INT)
+        registry = Registry(source)
+        slow = threading.Thread(target=registry.latest, args=("numbers-value",))
+        slow.start()
+        assert source.asked.wait(10)
+        assert registry.schema(1) == INT
+        assert registry.memo("parsed", lambda: 7) == 7
+        source.go_on.set()
+        slow.join()
+
+    def test_those_with_the_same_question_get_the_same_answer(self) -> None:
+        source = Slow()
+        registry = Registry(source)
+        failures: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                registry.latest("numbers-value")
+            except SerializationError as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        assert source.asked.wait(10)
+        source.go_on.set()
+        for thread in threads:
+            thread.join()
+        assert len(failures) == 4
+        assert source.count == 1
+
+    def test_nobody_waits_for_ever(self) -> None:
+        """The thread that asks is gone in a forked process."""
+        source = Slow()
+        source.settings = RegistrySettings(("memory",), request_timeout_s=0.01, retry_timeout_s=0.01)
+        registry = Registry(source)
+
+        def ask() -> None:
+            with pytest.raises(SerializationError):
+                registry.latest("numbers-value")
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert source.asked.wait(10)
+        with pytest.raises(RegistryError, match="has not answered for"):
+            registry.latest("numbers-value")
+        source.go_on.set()
+        asking.join()
 
 
 class TestNoAnswer:
@@ -187,6 +284,64 @@ class TestCredentials:
         assert "s3cr3t" not in shown
 
 
+class TestOAuth:
+    @staticmethod
+    def requests(stub: Stub, clock: Callable[[], float] = time.monotonic, **more: str) -> Requests:
+        options = {name.replace("_", "."): value for name, value in more.items()}
+        given = RegistrySettings.of({"url": stub.url, **OAUTH, "bearer.auth.client.secret": "s3c:r3t", **options})
+        assert given.oauth is not None
+        here = replace(given, oauth=replace(given.oauth, url=f"{stub.url}/token"))  # settings accept https:// only
+        return Requests(here, sleep=lambda wait: None, clock=clock)
+
+    def test_a_token_is_asked_for_and_kept(self, stub: Stub) -> None:
+        stub.tokens = [(200, {"access_token": "t-1", "expires_in": 3600})]
+        requests = self.requests(stub, bearer_auth_scope="schemas", bearer_auth_logical_cluster="lsrc-1")
+        for _ in range(2):
+            requests.get("/schemas/types")
+        assert stub.forms == [{"grant_type": "client_credentials", "scope": "schemas"}]
+        assert stub.authorizations == {f"Basic {base64.b64encode(b'me:s3c%3Ar3t').decode()}", "Bearer t-1"}
+        assert stub.clusters == {None, "lsrc-1"}
+
+    def test_it_is_renewed_before_it_ends(self, stub: Stub) -> None:
+        stub.tokens = [(200, {"access_token": f"t-{number}", "expires_in": 100}) for number in range(2)]
+        now = 0.0
+        requests = self.requests(stub, clock=lambda: now)
+        requests.get("/schemas/types")
+        now = 69.0
+        requests.get("/schemas/types")
+        assert len(stub.forms) == 1
+        now = 70.0
+        requests.get("/schemas/types")
+        assert len(stub.forms) == 2
+
+    def test_one_that_the_registry_no_longer_accepts_is_replaced_once(self, stub: Stub) -> None:
+        stub.denying = True
+        stub.tokens = [(200, {"access_token": f"t-{number}"}) for number in range(2)]
+        with pytest.raises(RegistryError, match=r"denies GET /schemas/types .*Check 'bearer.auth.client.id'"):
+            self.requests(stub).get("/schemas/types")
+        assert stub.requests == {"POST /token": 2, "GET /schemas/types": 2}
+
+    def test_a_server_that_cannot_answer_now_is_asked_again(self, stub: Stub) -> None:
+        stub.tokens = [(503, {}), (200, {"access_token": "t-1"})]
+        assert self.requests(stub).get("/schemas/types") == ["AVRO", "JSON", "PROTOBUF"]
+
+    @pytest.mark.parametrize(
+        ("status", "content", "message"),
+        [
+            (401, {"error": "invalid_client"}, r"gives no token \(status 401: .*invalid_client.*Check 'bearer.auth.client.id'"),
+            (200, {"token": "t-1"}, "does not answer as an OAuth server does"),
+            (200, {"access_token": "a\r\nX: 1"}, "does not answer as an OAuth server does"),
+            (200, [], "does not answer as an OAuth server does"),
+        ],
+    )
+    def test_a_refusal_ends_the_application(self, stub: Stub, status: int, content: Any, message: str) -> None:
+        stub.tokens = [(status, content)]
+        requests = self.requests(stub)
+        with pytest.raises(RegistryError, match=message) as caught:
+            requests.get("/schemas/types")
+        assert "s3c" not in f"{caught.value!r} {requests.settings!r}"
+
+
 class TestSettings:
     @pytest.mark.parametrize(
         ("given", "message"),
@@ -198,6 +353,16 @@ class TestSettings:
             ({"url": "http://r", "ssl.key.location": "k"}, "needs 'ssl.certificate.location'"),
             ({"url": "http://r", "basic.auth.user.info": "me"}, "must be 'name:password'"),
             ({"url": "http://r", "basic.auth.user.info": "a:b", "bearer.auth.token": "t"}, "not both"),
+            ({"url": "http://r", "bearer.auth.token": "t", "bearer.auth.issuer.endpoint.url": "http://o"}, "not both"),
+            (
+                {"url": "http://r", "bearer.auth.client.id": "me"},
+                "'bearer.auth.client.id' needs 'bearer.auth.issuer.endpoint.url'",
+            ),
+            ({"url": "http://r", **OAUTH, "bearer.auth.client.secret": ""}, "needs 'bearer.auth.client.secret'"),
+            ({"url": "http://r", **OAUTH, "bearer.auth.issuer.endpoint.url": "http://o"}, "https:// URL without a password"),
+            ({"url": "http://r", **OAUTH, "bearer.auth.logical.cluster": "a\nb"}, "must be plain text"),
+            ({"url": "http://r", **OAUTH, "bearer.auth.credentials.source": "STATIC_TOKEN"}, "must be 'OAUTHBEARER' with"),
+            ({"url": "http://r", "bearer.auth.credentials.source": "OAUTHBEARER"}, "must be 'OAUTHBEARER' with"),
             ({"url": "http://r", "retry.timeout.ms": "forever"}, "between 1 and 240000"),
             ({"url": "http://r", "retry.timeout.ms": "240001"}, "between 1 and 240000"),
             ({"url": "http://r", "auto.register.schemas": "yes"}, "must be true or false"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.calls import Call, Request
     from penstock.handlers import ErrorHandler
     from penstock.metrics import UserMetrics
-    from penstock.records import Headers, HostCursor, Process, RecordMetadata, ValueAndTimestamp
+    from penstock.records import HostCursor, Process, RecordMetadata, ValueAndTimestamp
     from penstock.state import Register, StoreSpec, TimerFront
     from penstock.timing import Duration, Instant
 
@@ -175,8 +175,11 @@ class Host(Protocol):
     def view(self, table: str) -> View:
         """How to read the table that the named node produces."""
 
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Report that the node's code failed on a record; raises an error that names node, line and record."""
+    def failed(self, error: Exception, key: Any) -> None:
+        """Report that the node's code failed on a record; raises an error that names node, line and record.
+
+        Raises the error itself if it is `ATTRIBUTED`: a node further down has failed.
+        """
 
     def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:
         """Report that the current record is late; its source's handler decides what happens to it."""
@@ -249,8 +252,9 @@ class Operator(ABC):
     def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
         """The same with the user's code wrapped: functions, and what makes processors, which can forward and write to stores."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        functions = {name: function(value) for name, value in given.items() if callable(value)}
-        return replace(self, **functions) if functions else self  # type: ignore[type-var]
+        wrap = supplier if self.runs_user_objects else function
+        code = {name: wrap(value) for name, value in given.items() if callable(value)}
+        return replace(self, **code) if code else self  # type: ignore[type-var]
 
 
 class TableOperator(Operator):

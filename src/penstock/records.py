@@ -240,6 +240,15 @@ class Delivered(NamedTuple):
     offset: int
 
 
+class ChangelogRows(NamedTuple):
+    """Changelog rows of one partition, in order: a key's value, or None if the key was deleted."""
+
+    topic: str
+    partition: int
+    keys: list[bytes]
+    values: list[bytes | None]
+
+
 class HostCursor(Protocol):
     """Where a lane is among the records of its epoch."""
 

@@ -32,9 +32,8 @@ METHODS: dict[str, int] = {
     "penstock.epochs.program.Program": 22,
     "penstock.expressions.columns.Expression": 32,  # each operator of Python is a method, and most are two
     "penstock.state.lane.LaneState": 29,
-    "penstock.state.sessions.SessionStore": 24,
+    "penstock.state.sessions.SessionStore": 22,
     "penstock.state.timestamped.CachedKeyValueStore": 21,
-    "penstock.state.versioned.VersionedKeyValueStore": 21,
     "penstock.testing.driver.TopologyTestDriver": 30,
     "penstock.topology.graph.Topology": 31,
 }

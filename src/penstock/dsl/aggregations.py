@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.dsl.annotations import aggregate_made, value_kept
-from penstock.dsl.draft import Draft, DraftNode, Write
+from penstock.dsl.draft import Draft, DraftNode, Write, one_processor
 from penstock.dsl.expressions import aggregates_of, refuse_taken_names
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
@@ -23,7 +23,7 @@ from penstock.processor import TableOperator
 from penstock.serdes import Int64, Json, MsgPack, Serde, serde_of
 from penstock.serdes.aggregates import AggregatesSerde
 from penstock.state import StoreSpec
-from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology import Line
 from penstock.topology.functions import checked, checked_initializer
 
 Operate = Callable[[str, bool], TableOperator]
@@ -161,12 +161,7 @@ def aggregated(
 
 def aggregate_write(name: str, spec: StoreSpec, table: AggregateDraft, operate: Operate, line: Line) -> Write:
     """Return what writes the node of an aggregate, with its store."""
-
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_node(ProcessorNode(name, parents, operate(spec.name, table.sends_old_values), (), line))
-        topology.add_state_store(spec, name)
-
-    return write
+    return one_processor(name, line, lambda: operate(spec.name, table.sends_old_values), spec)
 
 
 def kept_as(

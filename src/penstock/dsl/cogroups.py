@@ -8,14 +8,14 @@ from typing import Any
 
 from penstock.dsl.aggregations import Group, Operate, aggregate_write, kept_as
 from penstock.dsl.annotations import aggregate_made
-from penstock.dsl.draft import DraftNode
+from penstock.dsl.draft import DraftNode, one_processor
 from penstock.dsl.place import Place
 from penstock.dsl.stores import Materialized, Store
 from penstock.dsl.table_drafts import AggregateDraft, MergeDraft, TablePlace
 from penstock.dsl.windowed_aggregations import AnyWindows, WindowPlan, check_aggregate, check_windows, window_plan
 from penstock.operators.aggregates import StreamAggregate
 from penstock.operators.table_aggregates import TablePassThrough
-from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology import Line
 from penstock.topology.functions import checked
 
 Part = tuple[Group, Callable[..., Any]]
@@ -97,11 +97,7 @@ def _merged(
 ) -> TablePlace:
     merge = here.draft.name("COGROUPKSTREAM-MERGE-", given, "-cogroup-merge")
     names = tuple(node.name for node in parts)
-
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        operator = TablePassThrough(names, kept.store_name, table.sends_old_values)
-        topology.add_node(ProcessorNode(merge, parents, operator, (), line))
-
+    write = one_processor(merge, line, lambda: TablePassThrough(names, kept.store_name, table.sends_old_values))
     node = here.draft.add(DraftNode(merge, line, write), *parts)
     return TablePlace(here.moved(merge, node, sources=frozenset({merge})), table, kept.queryable_name)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.dsl import stateless
 from penstock.dsl.annotations import BY_TRANSFORMER, key_made, pair_of, returned, transformed, value_made
-from penstock.dsl.draft import DraftNode, window_grace_ms
+from penstock.dsl.draft import DraftNode, one_processor, window_grace_ms
 from penstock.dsl.expressions import computed, predicate, records_of, serde_for
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
@@ -150,13 +150,8 @@ def suppress(here: TablePlace, suppressed: Suppressed, line: Line) -> TablePlace
     store = f"{name}-store" if suppressed.name is not None else draft.store_name("KTABLE-SUPPRESS-")
     here.table.send_old_values(force=True)
     key, value = place.key or draft.default_key, place.value or draft.default_value
-    operator = Suppress(parent, store, suppressed, grace_ms)
     spec = suppress_buffer_spec(store, suppressed, key=key, value=value)
-
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_node(ProcessorNode(name, parents, operator, (), line))
-        topology.add_state_store(spec, name)
-
+    write = one_processor(name, line, lambda: Suppress(parent, store, suppressed, grace_ms), spec)
     node = DraftNode(name, line, write, output_versioned=False, refuses_versioned=True)
     return TablePlace(place.moved(name, draft.add(node, place.node)), SuppressDraft(here.table, store))
 
@@ -184,11 +179,7 @@ def group_by(
         value_serde = value_made(draft, value, value_kind, "group_by", line)
     selected = draft.name("KTABLE-SELECT-", name)
     versioned: list[str] = []
-
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        operator = TableRepartitionMap(selector, bool(versioned))
-        topology.add_node(ProcessorNode(selected, parents, operator, (), line))
-
+    write = one_processor(selected, line, lambda: TableRepartitionMap(selector, bool(versioned)))
     node = draft.add(DraftNode(selected, line, write, on_versioned_parent=versioned.append), place.node)
     here.table.send_old_values(force=True)
     return place.moved(selected, node, key=key_serde, value=value_serde)

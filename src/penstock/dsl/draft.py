@@ -13,11 +13,31 @@ from typing import Any
 
 from penstock.errors import TopologyError
 from penstock.errors.lines import declared_at
+from penstock.processor import Operator
 from penstock.serdes import Serde
-from penstock.topology import Line, SourceNode, Topology
+from penstock.state import StoreSpec
+from penstock.topology import Line, ProcessorNode, SourceNode, Topology
 
 Write = Callable[[Topology, tuple[str, ...]], None]
 """Writes the frozen nodes of a draft node below parents, given by name."""
+
+
+def one_processor(
+    name: str, line: Line, operator: Callable[[], Operator], *specs: StoreSpec, stores: Sequence[str] = ()
+) -> Write:
+    """Return what writes a single processor, with stores of its own and others that it is connected to.
+
+    `operator` is called only then: verbs further down may have required something of it.
+    """
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        topology.add_node(ProcessorNode(name, parents, operator(), (), line))
+        for spec in specs:
+            topology.add_state_store(spec, name)
+        if stores:
+            topology.connect_processor_and_state_stores(name, *stores)
+
+    return write
 
 
 @dataclass(eq=False, slots=True)

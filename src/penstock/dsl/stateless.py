@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.dsl.annotations import Pair, items_of, key_made, pair_of, returned, value_made
-from penstock.dsl.draft import DraftNode
+from penstock.dsl.draft import DraftNode, one_processor
 from penstock.dsl.expressions import Predicate, computed, predicate, records_of, serde_for
 from penstock.dsl.place import Place, given_serde
 from penstock.errors import TopologyError
@@ -19,7 +19,7 @@ from penstock.operators.stateless import Branch, Filter, FlatMap, FlatMapValues,
 from penstock.processor import Operator
 from penstock.records import OfPair, OnRecord
 from penstock.serdes import Serde
-from penstock.topology import Line, ProcessorNode, Topology
+from penstock.topology import Line
 from penstock.topology.functions import checked, checked_on_record
 
 
@@ -174,9 +174,5 @@ def merge(here: Place, there: object, name: str | None, line: Line) -> Place:
         raise TopologyError(f"merge takes another stream, not {type(there).__name__} ({line}): convert a table with to_stream().")
     here.check_same_builder(there, line)
     merged = here.draft.name("KSTREAM-MERGE-", name)
-
-    def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_node(ProcessorNode(merged, parents, PassThrough(), (), line))
-
-    node = here.draft.add(DraftNode(merged, line, write), here.node, there.node)
+    node = here.draft.add(DraftNode(merged, line, one_processor(merged, line, PassThrough)), here.node, there.node)
     return here.moved(merged, node, rekeyed=here.rekeyed or there.rekeyed, sources=here.sources | there.sources)

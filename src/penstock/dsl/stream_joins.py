@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from penstock.dsl.annotations import BY_JOINER, returned, value_made
-from penstock.dsl.draft import DraftNode
+from penstock.dsl.draft import DraftNode, one_processor
 from penstock.dsl.expressions import computed, records_of, records_of_join, serde_for
 from penstock.dsl.place import Place, given_serde
 from penstock.dsl.repartitions import repartition
@@ -20,7 +20,7 @@ from penstock.operators.joins import JoinKind, JoinWindowStore, StreamStreamJoin
 from penstock.operators.stateless import PassThrough
 from penstock.operators.stream_tables import StreamGlobalTableJoin, StreamTableJoin, join_buffer_spec
 from penstock.serdes import Serde
-from penstock.state import StoreKind
+from penstock.state import StoreKind, StoreSpec
 from penstock.timing import Duration, duration_ms, join_windows
 from penstock.topology import Line, ProcessorNode, Topology
 from penstock.topology.functions import checked
@@ -170,15 +170,11 @@ def _with_stream(left: StreamSide, right: StreamSide, declared: StreamJoin, line
         changelog_config=changelog_config(declared.logging),
     )
 
-    def window(name: str, number: int) -> DraftNode:
-        def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_node(ProcessorNode(name, parents, JoinWindowStore(specs[number].name), (), line))
-            topology.add_state_store(specs[number], name)
+    def window(name: str, spec: StoreSpec) -> DraftNode:
+        return DraftNode(name, line, one_processor(name, line, lambda: JoinWindowStore(spec.name), spec))
 
-        return DraftNode(name, line, write)
-
-    draft.add(window(this_window, 0), here.node)
-    draft.add(window(other_window, 1), there.node)
+    draft.add(window(this_window, specs[0]), here.node)
+    draft.add(window(other_window, specs[1]), there.node)
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         for name, parent, is_left, reads in ((this_join, this_window, True, 1), (other_join, other_window, False, 0)):

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from penstock.dsl.annotations import returned, value_made
 from penstock.dsl.derived_tables import ignoring_key
-from penstock.dsl.draft import DraftNode
+from penstock.dsl.draft import DraftNode, one_processor
 from penstock.dsl.expressions import computed, records_of, records_of_join, serde_for
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import ExchangeEnds
@@ -178,13 +178,12 @@ class _ForeignKeyJoin:
         topic = self.named("SUBSCRIPTION-REGISTRATION-", "-subscription-registration") + "-topic"
         send = self.named("SUBSCRIPTION-REGISTRATION-", "-subscription-registration-processor")
         versioned: list[str] = []
-
-        def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            operator = SubscriptionSend(extractor, self.foreign_key, self.primary_value, is_left, bool(versioned))
-            topology.add_node(ProcessorNode(send, parents, operator, (), self.line))
-
-        node = DraftNode(send, self.line, write, on_versioned_parent=versioned.append)
-        self.draft.add(node, self.here.node)
+        node = self._node(
+            send,
+            lambda: SubscriptionSend(extractor, self.foreign_key, self.primary_value, is_left, bool(versioned)),
+            self.here.node,
+        )
+        node.on_versioned_parent = versioned.append
         exchange = self._exchange("subscription-registration", topic, self.foreign_key, SubscriptionSerde(self.primary_key))
         self.draft.copartitioned.append(self.there.sources | {exchange.name})
         return self.draft.add(exchange, node)
@@ -195,7 +194,7 @@ class _ForeignKeyJoin:
         receive = self.named("SUBSCRIPTION-PROCESSOR-", "-subscription-receive")
         spec = subscription_store_spec(store)
         receiver = SubscriptionReceive(store, self.foreign_key, self.primary_key)
-        received = self._node(receive, lambda: receiver, subscription, spec=spec)
+        received = self._node(receive, lambda: receiver, subscription, spec)
         foreign_stores = foreign.view_stores()
         lookup = self.named("SUBSCRIPTION-PROCESSOR-", "-subscription-join-foreign")
         looked_up = self._node(lookup, lambda: SubscriptionJoin(self.there.name), received, stores=foreign_stores)
@@ -205,7 +204,7 @@ class _ForeignKeyJoin:
             change,
             lambda: ForeignTableJoin(store, self.foreign_key, self.primary_key, bool(versioned)),
             self.there.node,
-            spec=spec,
+            spec,
         )
         changed.on_versioned_parent = versioned.append
         return looked_up, changed
@@ -230,18 +229,7 @@ class _ForeignKeyJoin:
         return ExchangeEnds(topic, sink, source, key, value, self.line).node()
 
     def _node(
-        self,
-        name: str,
-        operator: Callable[[], Operator],
-        parent: DraftNode,
-        *,
-        spec: StoreSpec | None = None,
-        stores: Sequence[str] = (),
+        self, name: str, operator: Callable[[], Operator], parent: DraftNode, *specs: StoreSpec, stores: Sequence[str] = ()
     ) -> DraftNode:
-        def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_node(ProcessorNode(name, parents, operator(), (), self.line))
-            if spec is not None:
-                topology.add_state_store(spec, name)
-            topology.connect_processor_and_state_stores(name, *stores)
-
+        write = one_processor(name, self.line, operator, *specs, stores=stores)
         return self.draft.add(DraftNode(name, self.line, write), parent)

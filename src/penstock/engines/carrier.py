@@ -21,13 +21,13 @@ from penstock.engines.connections import Address
 from penstock.engines.exchange import Way
 from penstock.engines.exchanging import Ending, Exchanging, Listen, Sending, decode_address
 from penstock.engines.messages import unpacked
-from penstock.engines.parts import by_lane, collected
-from penstock.engines.port import Batches, LateError, SlotLostError, TaskFailedError
+from penstock.engines.port import Batches, LateError, OnProgress, SlotLostError, TaskFailedError
 from penstock.engines.reading import Reading
 from penstock.engines.requests import RestoreLane, RowsRequest, RunStep
 from penstock.engines.slots import Slot
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import INPUT, ROUTED_INPUT
+from penstock.epochs.parts import by_lane, collected
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import Restored
 from penstock.epochs.routes import on_shards
@@ -82,19 +82,24 @@ class Carrier:
 
         return self._all(done, errands)
 
-    def restore(self, requests: Sequence[tuple[int, RestoreLane]], on_progress: Callable[[int, int], None]) -> list[Restored]:
-        """Restore lanes, each on the slot at a position; `on_progress` is called with a lane, and the offsets left to read.
+    def restore(self, positions: Sequence[int], requests: Sequence[RestoreLane], on_progress: OnProgress) -> list[Restored]:
+        """Restore lanes, each on the slot at its position.
 
         That may take as long as it takes, but a slot that says nothing for a while is lost.
         """
         suspects: set[int] = set()
+        left_of: dict[int, int] = {}
+
+        def note(lane: int, left: int) -> None:
+            left_of[lane] = left
+            on_progress(left_of)
 
         def done(asked: tuple[int, RestoreLane]) -> Restored:
             position, request = asked
             try:
                 content = self._slot(position).ask(
                     request,
-                    on_progress=lambda left: on_progress(request.lane, left),
+                    on_progress=partial(note, request.lane),
                     patience_s=max(self._patience_s, _SILENT_S),
                 )
             except LateError as error:  # for a restore, that is a lost slot: fewer records are of no use
@@ -106,7 +111,7 @@ class Carrier:
             return Restored(*msgspec.msgpack.decode(content))
 
         try:
-            return self._all(done, requests)
+            return self._all(done, list(zip(positions, requests, strict=True)))
         except SlotLostError as error:
             raise SlotLostError(str(error), suspects) from error
 

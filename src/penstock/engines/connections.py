@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.engines.sockets import for_tables
+from penstock.lane_servers.accepting import notice_lost_peer
 from penstock.lane_servers.secured import secured
 
 Address = str | tuple[str, int]
@@ -17,7 +18,6 @@ MOST_HAND_SHAKES = 100
 """How many connections may be proving at a time that they know the key; others wait. Strangers can open any number."""
 
 _CONNECT_S = 10.0
-_KEEP_ALIVE = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 _MOST_WAITING = 256
 _MOST_OF_DIRECTORY = 60
 """Bytes of a temporary directory in which paths of sockets still fit: systems allow 103 of those."""
@@ -69,8 +69,5 @@ def connected(to: Address, key: bytes) -> socket.socket:
 def prompt(connection: socket.socket) -> socket.socket:
     """Return a network connection that sends at once, and notices a lost peer where the system can."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEP_ALIVE:
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    notice_lost_peer(connection, silent_s=3, every_s=2)
     return connection

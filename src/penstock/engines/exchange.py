@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.engines.connections import MOST_HAND_SHAKES, Address, accepted, connected, listening
 from penstock.engines.messages import Kind, receive, send, send_rows, unpacked
 from penstock.errors import StateError
-from penstock.lane_servers.accepting import connections_to
+from penstock.lane_servers.accepting import close_listener, connections_to
 
 Batches = list[pa.RecordBatch]
 
@@ -99,9 +99,7 @@ class Inbox:
 
     def close(self) -> None:
         """Receive no more."""
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # `close` alone would not end a pending `accept`
-        self._listener.close()
+        close_listener(self._listener)
         if isinstance(self.address, str):
             Path(self.address).unlink(missing_ok=True)
         with self._changing:
@@ -128,7 +126,7 @@ class Inbox:
                 _, header = receive(connection)
                 _, content = receive(connection)
                 is_kept = self.put(_decode(header), unpacked(content))
-                send(connection, Kind.VALUE, _encode_kept(is_kept))
+                send(connection, Kind.VALUE, _encode(is_kept))
         except (OSError, EOFError, StateError, RowsLostError, msgspec.MsgspecError):  # the sender notices, and tells the driver
             pass
         finally:
@@ -178,5 +176,4 @@ class Exchange:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Parcel).decode
-_encode_kept = msgspec.msgpack.Encoder().encode
 _decode_kept = msgspec.msgpack.Decoder(bool).decode

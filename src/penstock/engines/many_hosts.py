@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from penstock.engines.carrier import Carrier, Errand
 from penstock.engines.exchanging import Ending, Listen
-from penstock.engines.parts import collected
 from penstock.engines.port import Batches, OnProgress, SlotLostError, Whereabouts
 from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack
 from penstock.engines.slots import Slots
 from penstock.epochs.migration import MigrationStep
+from penstock.epochs.parts import collected
 from penstock.epochs.placement import placed
 from penstock.epochs.program import Epoch, GlobalTopics, Program, has_lanes
 from penstock.epochs.restore import ReadChangelog, Restored
@@ -89,16 +89,10 @@ class ManyHosts:
         if not has_lanes(self._program):
             return []
         moved = {lane: at for lane, at in self._servers.items() if at[0] != self._hosts[lane] and at[0] in self._slots.hosts}
-        left: dict[int, int] = {}
-
-        def note(lane: int, offsets: int) -> None:
-            left[lane] = offsets
-            on_progress(left)
-
         requests = [
             RestoreLane(lane, committed, read, lane in distrusted, host, moved.get(lane)) for lane, host in enumerate(self._hosts)
         ]
-        restored = self._carrier.restore(list(zip(self._positions, requests, strict=True)), note)
+        restored = self._carrier.restore(self._positions, requests, on_progress)
         self._servers = {lane.lane: (self._hosts[lane.lane], lane.port) for lane in restored}
         self._known_servers.update(self._servers.values())
         self._slots.watch({address[0]: address for address in self._servers.values()})

@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock import errors
 from penstock.engines.port import TaskFailedError
 from penstock.errors import PenstockError, ProcessingError
+from penstock.lane_servers.secured import fill
 
 _LONGEST = 4_000
 _FRAME = struct.Struct("!BQ")
@@ -49,21 +50,12 @@ def send(to: socket.socket, kind: Kind, content: bytes | pa.Buffer) -> None:
 def receive(of: socket.socket) -> tuple[Kind, pa.Buffer]:
     """Receive a frame; raises `EOFError` if the other process has ended."""
     header = bytearray(_FRAME.size)
-    _fill(of, memoryview(header))
+    fill(of, memoryview(header))
     kind, size = _FRAME.unpack(header)
     content = pa.allocate_buffer(size)
     if size:
-        _fill(of, memoryview(content).cast("B"))
+        fill(of, memoryview(content).cast("B"))
     return Kind(kind), content
-
-
-def _fill(of: socket.socket, view: memoryview) -> None:
-    place = 0
-    while place < len(view):
-        read = of.recv_into(view[place:])
-        if not read:
-            raise EOFError("the other process has closed its socket")
-        place += read
 
 
 def send_rows(to: socket.socket, batches: Sequence[pa.RecordBatch]) -> None:

@@ -11,13 +11,13 @@ import pyarrow as pa
 from penstock.engines.carrier import Carrier, Errand
 from penstock.engines.connections import socket_directory
 from penstock.engines.exchanging import Listen
-from penstock.engines.parts import collected
 from penstock.engines.port import Batches, OnProgress, Whereabouts
 from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack, RunEpoch
 from penstock.engines.slots import Slot, Slots
 from penstock.epochs.home import Home
 from penstock.epochs.migration import MigrationStep
+from penstock.epochs.parts import collected
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
@@ -47,14 +47,8 @@ class OneHost:
         self, committed: Committed, read: ReadChangelog, on_progress: OnProgress, distrusted: Collection[int] = ()
     ) -> Sequence[Restored]:
         """See `Engine.place`: all lanes are here already."""
-        left: dict[int, int] = {}
-
-        def note(lane: int, offsets: int) -> None:
-            left[lane] = offsets
-            on_progress(left)
-
         requests = [RestoreLane(lane, committed, read, is_retry=lane in distrusted) for lane in range(self._program.lanes)]
-        return self._carrier.restore(list(zip(self._positions, requests, strict=True)), note)
+        return self._carrier.restore(self._positions, requests, on_progress)
 
     def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
         """See `Engine.run`."""

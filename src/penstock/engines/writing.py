@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from penstock.config import Config
 from penstock.engines.exchanging import Sending
-from penstock.engines.parts import divided
 from penstock.engines.requests import Batches, RowsRequest
+from penstock.epochs.parts import divided
 from penstock.epochs.program import Epoch, Program
-from penstock.epochs.wire import OUT, Control, Kind, arrived, control_row, decode_control, in_order_of_causes, out
+from penstock.epochs.wire import OUT, Control, Kind, control_row, decode_control, in_order_of_causes, out
 from penstock.errors import FencedError
 from penstock.kafka.limits import SizeLimits
 from penstock.kafka.partitioner import by_partition, with_partitions
@@ -48,7 +48,7 @@ class WriteRows:
     def run(self, program: Program, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Write them; yield what is not written, and a report."""
         writer = _writer(program, self.writing)
-        return iter(write(program, writer, self.shared, self.limits, arrived(batches, OUT)).to_batches())
+        return iter(write(program, writer, self.shared, self.limits, pa.Table.from_batches(batches, OUT)).to_batches())
 
 
 class WriteStage:

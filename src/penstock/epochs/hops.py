@@ -27,7 +27,6 @@ from penstock.epochs.wire import (
     Control,
     Kind,
     LaneReport,
-    arrived,
     in_order_of_stages,
     rows_about,
     wire,
@@ -72,16 +71,16 @@ Owner = Callable[[bytes], ShardState]
 
 def from_topics(batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
     """Return records as read from topics as rows for a stage."""
-    table = arrived(batches, schema)
+    table = pa.Table.from_batches(batches, schema)
     columns = {name: table.column(name) for name in schema.names}
     return wire(table.num_rows, kind=np.zeros(table.num_rows, np.int8), **columns)
 
 
-def run_stage(assigned: Assignment, table: pa.Table, is_anew: bool = False) -> pa.Table:
+def run_stage(assigned: Assignment, table: pa.Table) -> pa.Table:
     """Run a stage's records through one lane, with stores opened for that time."""
     own = range(assigned.program.lanes) if assigned.is_serial else (assigned.lane,)
     with open_stores(assigned.program, assigned.epoch, own) as stores:
-        return run_stage_on(stores, assigned, table, is_anew)
+        return run_stage_on(stores, assigned, table)
 
 
 def run_stage_on(stores: OpenStores, assigned: Assignment, table: pa.Table, is_anew: bool = False) -> pa.Table:

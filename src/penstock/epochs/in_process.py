@@ -13,9 +13,9 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import prepare_input
 from penstock.epochs.hops import run_stage_on
 from penstock.epochs.opened import open_stores
+from penstock.epochs.parts import by_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
-from penstock.epochs.shards import lane_of
 from penstock.epochs.walk import Act, Step, walk_of
 from penstock.epochs.wire import in_order_of_causes, out
 
@@ -43,7 +43,4 @@ def _runs_a_stage(program: Program, step: Step) -> bool:
 
 def parts(program: Program, stage: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
     """Return the rows of each lane; a stage without state takes all rows at once."""
-    if program.lanes == 1 or not program.needs_lanes(stage):
-        return [(0, table)]
-    lanes = lane_of(table.column("shard").to_numpy(), program.shards, program.lanes)
-    return [(lane, table.filter(pa.array(lanes == lane))) for lane in range(program.lanes)]
+    return list(enumerate(by_lane(program, table) if program.needs_lanes(stage) else [table]))

@@ -19,19 +19,9 @@ from penstock.epochs.program import Program
 from penstock.epochs.shards import shards_of
 from penstock.epochs.standing import Committed, Found, is_current, is_usable, of_shards, place_of
 from penstock.lane_servers.client import Address
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, ChangelogRows
 from penstock.state import MARK_LIFE_MS, LaneState, Mark, ShardState, StoreChanges, last_registers, retention_limit
 from penstock.topology.bindings import changelog_topic
-
-
-class ChangelogRows(NamedTuple):
-    """Changelog rows of one partition, in order."""
-
-    topic: str
-    partition: int
-    keys: list[bytes]
-    values: list[bytes | None]
-
 
 ReadChangelog = Callable[[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]], Iterable[ChangelogRows]]
 """`read(positions, ends)`: all committed rows in between."""

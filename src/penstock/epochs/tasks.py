@@ -16,7 +16,7 @@ from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
 from penstock.epochs.sections import apply_section, run_section
 from penstock.epochs.walk import Act, Step
-from penstock.epochs.wire import OUT, WIRE, arrived, out
+from penstock.epochs.wire import OUT, WIRE, out
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -43,7 +43,7 @@ def _run(step: Step, assigned: Assignment, rows: list[pa.RecordBatch]) -> pa.Tab
     if step.act is Act.ENTER:  # any lane could do it: reports count it for the one with the number of the task
         table = on_shards(assigned, prepare_input(assigned, rows))
         return table if assigned.needs_lanes else run_stage(assigned, table)
-    table = prepare_input(assigned, rows, ROUTED_INPUT) if step.is_first else arrived(rows, WIRE)
+    table = prepare_input(assigned, rows, ROUTED_INPUT) if step.is_first else pa.Table.from_batches(rows, WIRE)
     if step.act is Act.SECTION:
         return run_section(assigned, table)
     return apply_section(assigned, table) if step.act is Act.APPLY else run_stage(assigned, table)

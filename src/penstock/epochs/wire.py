@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -120,16 +120,8 @@ def rows_about(shard: int, report: LaneReport, control: Control | None) -> pa.Ta
 
 def reports_of(table: pa.Table) -> list[LaneReport]:
     """Return the lanes' reports among the rows that leave an epoch."""
-    return list(map(_decode_report, table.filter(_is_report(table)).column("value").to_pylist()))
-
-
-def without_reports(table: pa.Table) -> pa.Table:
-    """Return the other rows, which are the same whenever and wherever an epoch runs."""
-    return table.filter(pc.invert(_is_report(table)))
-
-
-def _is_report(table: pa.Table) -> Any:
-    return pc.equal(table.column("kind"), int(Kind.REPORT))
+    found = table.filter(pc.equal(table.column("kind"), int(Kind.REPORT)))
+    return list(map(_decode_report, found.column("value").to_pylist()))
 
 
 def in_order_of_causes(table: pa.Table) -> pa.Table:
@@ -166,24 +158,6 @@ def _array(column: Any, kind: pa.DataType, rows: int) -> Any:
     if column is None:
         return pa.nulls(rows, kind)
     return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column, kind)
-
-
-def arrived(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Return batches as a table of a schema."""
-    if not batches:
-        return schema.empty_table()
-    table = pa.Table.from_batches(batches)
-    columns = [_as_headers(table.column(name)) if name == "headers" else table.column(name) for name in schema.names]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _as_headers(column: pa.ChunkedArray) -> Any:
-    if column.null_count == len(column):
-        return pa.nulls(len(column), HEADERS)
-    lists = column.combine_chunks()
-    names, values = lists.values.flatten()
-    entries = pa.StructArray.from_arrays([names, values], ["name", "value"])
-    return pa.ListArray.from_arrays(lists.offsets, entries, HEADERS, mask=lists.is_null())
 
 
 def out_rows(kind: Kind, name: int, partition: int, timestamp: int, key: bytes, value: bytes) -> pa.Table:

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.errors import BrokerError, StateError
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure, translated
-from penstock.records import Partition
+from penstock.records import ChangelogRows, Partition
 
 PIECE = 50_000
 _POLL_S = 0.2
-
-
-class ChangelogRows(NamedTuple):
-    """Rows of one partition, in order: a key's value, or None if the key was deleted."""
-
-    topic: str
-    partition: int
-    keys: list[bytes]
-    values: list[bytes | None]
 
 
 def read(

@@ -95,21 +95,14 @@ class Topics:
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe those of the topics that exist."""
-        wanted = sorted(set(names))
-        if not wanted:
-            return {}
-        found = _those_that_exist(self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout))
+        found = self._described(names)
         configs = self._configs(list(found))
         both = sorted(found.keys() & configs.keys())  # one may be deleted in between
         return {name: _topic(name, found[name], configs[name]) for name in both}
 
     def seen(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe those of the topics that exist, without their settings: that saves a request."""
-        wanted = sorted(set(names))
-        if not wanted:
-            return {}
-        found = _those_that_exist(self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout))
-        return {name: _topic(name, about, {}) for name, about in found.items()}
+        return {name: _topic(name, about, {}) for name, about in self._described(names).items()}
 
     def broker_settings(self) -> dict[str, str]:
         """The settings of one broker; none if the client may not read them."""
@@ -217,6 +210,12 @@ class Topics:
                 time.sleep(_PAUSE_S)
                 self.names()  # librdkafka keeps its stale leaders until all topics are listed
         return found
+
+    def _described(self, names: Iterable[str]) -> dict[str, Any]:
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        return _those_that_exist(self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout))
 
     def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         if not names:

@@ -6,10 +6,29 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 _log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.1
+
+
+def notice_lost_peer(connection: socket.socket, silent_s: int, every_s: int) -> None:
+    """Let a connection fail if the host of its peer is lost: when that has been silent, and does not answer three probes.
+
+    Where the system has no such options, it takes hours.
+    """
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", silent_s), ("TCP_KEEPINTVL", every_s), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def close_listener(listener: socket.socket) -> None:
+    """Close a listener, and end a pending `accept`, which `close` alone would not."""
+    with suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
 
 
 def connections_to(listener: socket.socket) -> Iterator[socket.socket]:

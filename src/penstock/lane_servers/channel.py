@@ -7,7 +7,7 @@ import ssl
 import struct
 
 from penstock.errors import StateError
-from penstock.lane_servers.secured import KEY_BYTES, is_readable, secured
+from penstock.lane_servers.secured import KEY_BYTES, fill, is_readable, secured
 
 __all__ = ["KEY_BYTES", "LONGEST", "Channel"]
 
@@ -55,10 +55,5 @@ class Channel:
 
     def _exactly(self, size: int) -> bytes:
         parts = bytearray(size)
-        view, place = memoryview(parts), 0
-        while place < size:
-            found = self._connection.recv_into(view[place:])
-            if not found:
-                raise EOFError("The connection was closed.")
-            place += found
+        fill(self._connection, memoryview(parts))
         return bytes(parts)

@@ -47,6 +47,16 @@ def secured(connection: socket.socket, key: bytes, *, is_server: bool) -> ssl.SS
         raise StateError(f"The other side does not know the key of this application: {error.reason}.") from error
 
 
+def fill(connection: socket.socket, view: memoryview) -> None:
+    """Receive exactly as many bytes as the view has; raises `EOFError` if the other side has closed the connection."""
+    place = 0
+    while place < len(view):
+        found = connection.recv_into(view[place:])
+        if not found:
+            raise EOFError("the other process has closed its socket")
+        place += found
+
+
 def is_readable(connection: socket.socket, within_s: float) -> bool:
     """Whether there is something to receive within a time; a secured connection may have received it already.
 

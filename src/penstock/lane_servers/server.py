@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import PenstockError
-from penstock.lane_servers.accepting import connections_to
+from penstock.lane_servers.accepting import close_listener, connections_to, notice_lost_peer
 from penstock.lane_servers.channel import Channel
 from penstock.lane_servers.protocol import decode_request, encode
 from penstock.lane_servers.visits import LaneFiles, LaneVisit, Visit
@@ -33,9 +33,6 @@ HELLO_S = 5.0
 """How long a connection may take to prove that it knows the key."""
 
 _LOOK_EVERY_S = 1.0
-
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""In seconds, and probes: a peer whose host is lost is noticed after a minute, where the system has these options."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +82,14 @@ class Server:
 
     def close(self) -> None:
         """Stop listening."""
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # `close` alone would not end a pending `accept`
-        self._listener.close()
+        close_listener(self._listener)
 
     def _serve(self, connection: socket.socket) -> None:
         visit, channel = self._visit(), None
         try:
             connection.settimeout(HELLO_S)
-            notice_lost_peer(connection)
+            # After a minute: otherwise the snapshots of a lost host would stay open, and stores would grow.
+            notice_lost_peer(connection, silent_s=30, every_s=10)
             channel = Channel(connection, self._key, is_server=True)
             channel.settimeout(None)
             while True:
@@ -107,14 +103,6 @@ class Server:
             if channel is not None:
                 channel.close()
             self._connections.release()
-
-
-def notice_lost_peer(connection: socket.socket) -> None:
-    """Let a connection fail if the host of its peer is lost: otherwise its snapshots would stay open, and stores would grow."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEP_ALIVE.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class LaneServer(Server):

@@ -16,7 +16,7 @@ from penstock.lanes.outbox import Outbox
 from penstock.lanes.shared import LaneSharedStore
 from penstock.metrics import UserMetrics
 from penstock.processor import View
-from penstock.records import Headers, Process
+from penstock.records import Process
 from penstock.state import Register, StoreSpec
 from penstock.topology.nodes import Node, ProcessorNode
 
@@ -165,8 +165,10 @@ class NodeHost:
 
     # ---- reports --------------------------------------------------------------------------------------------------
 
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Report that user code failed."""
+    def failed(self, error: Exception, key: Any) -> None:
+        """Report that user code failed; an attributed error passes."""
+        if isinstance(error, ATTRIBUTED):
+            raise error
         self._circuit.failures.processing(self._node, error, key)
 
     def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:

@@ -15,18 +15,8 @@ RetryFunction = Callable[[Exception, Callable[[], Any], Callable[[], bool]], Any
 READS = frozenset(
     {
         *("all", "approximate_num_entries", "entries", "entry", "fetch", "fetch_all", "fetch_entry", "fetch_keys", "fetch_range"),
-        *(
-            "fetch_session",
-            "find_by_end_range",
-            "find_sessions",
-            "find_sessions_by_keys",
-            "get",
-            "history",
-            "items",
-            "keys",
-            "name",
-            "newest",
-        ),
+        *("fetch_session", "find_by_end_range", "find_sessions", "find_sessions_by_keys"),
+        *("get", "history", "items", "keys", "name", "newest"),
         *("observed_stream_time", "prefix_scan", "range", "reverse_all", "reverse_range", "values"),
     }
 )
@@ -88,50 +78,41 @@ class Watch:
             return retry(error, attempt, lambda: self.is_clean)
 
 
-class WatchedProcessor(Processor[Any, Any, Any, Any]):
-    """A user's processor whose calls may be retried."""
+class _Watched:
+    """A user's object whose calls may be retried."""
 
-    def __init__(self, processor: Processor[Any, Any, Any, Any], retry: RetryFunction) -> None:
-        self._processor = processor
+    def __init__(self, user_object: Any, retry: RetryFunction) -> None:
+        self._object = user_object
         self._retry = retry
         self._watch = Watch()
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
-        """See `Processor`."""
-        self._processor.init(WatchedContext(context, self._watch))
+        """Start it, with a context that records effects."""
+        self._object.init(WatchedContext(context, self._watch))
+
+    def close(self) -> None:
+        """Close it."""
+        self._object.close()
+
+
+class WatchedProcessor(_Watched, Processor[Any, Any, Any, Any]):
+    """A user's processor."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """See `Processor`."""
-        self._watch.run(lambda: self._processor.process(record), self._retry)
+        self._watch.run(lambda: self._object.process(record), self._retry)
 
     def on_timer(self, timer: Timer) -> None:
         """See `Processor`."""
-        self._watch.run(lambda: self._processor.on_timer(timer), self._retry)
-
-    def close(self) -> None:
-        """See `Processor`."""
-        self._processor.close()
+        self._watch.run(lambda: self._object.on_timer(timer), self._retry)
 
 
-class WatchedTransformer(ValueTransformer[Any, Any, Any]):
-    """A user's transformer whose calls may be retried."""
-
-    def __init__(self, transformer: ValueTransformer[Any, Any, Any], retry: RetryFunction) -> None:
-        self._transformer = transformer
-        self._retry = retry
-        self._watch = Watch()
-
-    def init(self, context: ProcessorContext[Any, Any]) -> None:
-        """See `ValueTransformer`."""
-        self._transformer.init(WatchedContext(context, self._watch))
+class WatchedTransformer(_Watched, ValueTransformer[Any, Any, Any]):
+    """A user's transformer."""
 
     def transform(self, key: Any, value: Any) -> Any:
         """See `ValueTransformer`."""
-        return self._watch.run(lambda: self._transformer.transform(key, value), self._retry)
-
-    def close(self) -> None:
-        """See `ValueTransformer`."""
-        self._transformer.close()
+        return self._watch.run(lambda: self._object.transform(key, value), self._retry)
 
 
 class WatchedContext:

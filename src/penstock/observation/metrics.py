@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -151,16 +151,12 @@ class Metrics(Collector):
                 slots.add_metric([where.engine, where.kind, host], count)
         yield slots
         now = self._state()
-        states = GaugeMetricFamily("penstock_application_state", "1 for the state the application is in.", labels=["state"])
-        for state in STATES:
-            states.add_metric([state], state == now)
-        yield states
+        states = {state: state == now for state in STATES}
+        yield _gauges("penstock_application_state", "1 for the state the application is in.", "state", states)
         yield _gauge("penstock_paused", "1 while the application is paused.", self._recorder.is_paused)
         failure = self._recorder.failure
-        failures = CounterMetricFamily("penstock_errors", "Errors that ended the application, by their code.", labels=["code"])
-        for code in _CODES:
-            failures.add_metric([code], isinstance(failure, errors.PenstockError) and code == failure.code)
-        yield failures
+        codes = {code: isinstance(failure, errors.PenstockError) and code == failure.code for code in _CODES}
+        yield _counters("penstock_errors", "Errors that ended the application, by their code.", ("code",), codes)
 
     def _progress(self) -> Iterator[Metric]:
         recorder = self._recorder
@@ -200,20 +196,11 @@ class Metrics(Collector):
     def _records(self) -> Iterator[Metric]:
         totals = self._recorder.totals
         yield _counter("penstock_records", "Offsets of source topics read by committed epochs (markers count).", totals.records)
-        sent = CounterMetricFamily("penstock_sent_records", "Rows sent to topics, changelogs too.", labels=["topic"])
-        for topic, count in totals.sent.items():
-            if topic != DEAD_LETTERS:
-                sent.add_metric([topic], count)
-        yield sent
+        sent = {topic: count for topic, count in totals.sent.items() if topic != DEAD_LETTERS}
+        yield _counters("penstock_sent_records", "Rows sent to topics, changelogs too.", ("topic",), sent)
         yield _counter("penstock_dead_letters", "Records sent to dead-letter topics.", totals.sent.get(DEAD_LETTERS, 0))
-        dropped = CounterMetricFamily(
-            "penstock_dropped_records",
-            "Records that nodes dropped, and why (late, null key, dead letter, ...).",
-            labels=["node", "reason"],
-        )
-        for place, count in self._recorder.left_out.and_dropped(totals).items():
-            dropped.add_metric(place, count)
-        yield dropped
+        about = "Records that nodes dropped, and why (late, null key, dead letter, ...)."
+        yield _counters("penstock_dropped_records", about, ("node", "reason"), self._recorder.left_out.and_dropped(totals))
 
     def _work(self) -> Iterator[Metric]:
         lanes = self._recorder.totals.lanes
@@ -264,26 +251,18 @@ class Metrics(Collector):
             if known.high_time >= 0:
                 high.add_metric(place, known.high_time / 1000)
         yield from (offset, end, lag, watermark, high, idle)
-        lost = CounterMetricFamily(
-            "penstock_source_lost_offsets",
-            "Offsets of a source partition that were skipped because their records were gone (on_lost_input).",
-            labels=["topic", "partition"],
-        )
-        for (topic, partition), count in self._recorder.lost.items():
-            lost.add_metric([topic, str(partition)], count)
-        yield lost
+        about = "Offsets of a source partition that were skipped because their records were gone (on_lost_input)."
+        lost = {(topic, str(partition)): count for (topic, partition), count in self._recorder.lost.items()}
+        yield _counters("penstock_source_lost_offsets", about, ("topic", "partition"), lost)
 
     def _tables(self) -> Iterator[Metric]:
         tables = self._recorder.tables.reports
         at = {store: table.refreshed_ms / 1000 for store, table in tables.items() if table.refreshed_ms}
         about = "When the rows of a global table were last read with Spark (Unix time)."
         yield _gauges("penstock_global_table_refresh_timestamp_seconds", about, "store", at)
-        failures = CounterMetricFamily(
-            "penstock_global_table_refresh_failures", "Attempts to read the rows of a global table that failed.", labels=["store"]
-        )
-        for store, table in tables.items():
-            failures.add_metric([store], table.failures)
-        yield failures
+        about = "Attempts to read the rows of a global table that failed."
+        failures = {store: table.failures for store, table in tables.items()}
+        yield _counters("penstock_global_table_refresh_failures", about, ("store",), failures)
 
     @staticmethod
     def _restore(restore: RestoreReport | None) -> Iterator[Metric]:
@@ -330,3 +309,11 @@ def _gauges(name: str, about: str, label: str, values: Mapping[str, float]) -> M
 
 def _counter(name: str, about: str, value: float) -> Metric:
     return CounterMetricFamily(name, about, value=value)
+
+
+def _counters(name: str, about: str, labels: Sequence[str], values: Mapping[Any, float]) -> Metric:
+    """Return a counter for each of `values`, which are by label, or by tuples of labels."""
+    family = CounterMetricFamily(name, about, labels=labels)
+    for place, value in values.items():
+        family.add_metric([place] if isinstance(place, str) else place, value)
+    return family

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.columns.steps import Columnar, Gather, InWindows, Step
-from penstock.errors import ATTRIBUTED
 from penstock.expressions.functions import Computed
 from penstock.expressions.nodes import Aggregates
 from penstock.operators.counts import one_more
@@ -67,10 +66,8 @@ class StreamAggregate(TableOperator, Columnar):
                     old = (entry_of(key) or entry)[0] if reads_old else entry[0]
                     new, time = aggregate(key, value, entry[0]), max(timestamp, entry[1])
                 keep(key, new, old, time, headers, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -96,10 +93,8 @@ class StreamAggregate(TableOperator, Columnar):
                 if is_held:
                     del held[key]  # then set again: the flush follows the order of the last puts
                 held[key] = (new, time, key, headers, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 

@@ -155,7 +155,7 @@ def _asking(
             question: Hashable = by(key, value)
             hash(question)
         except Exception as error:
-            failed(error, key, value, timestamp, headers)
+            failed(error, key)
         else:
             ask(Request(key, value, timestamp, headers, arguments(key, value), question))
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import DUPLICATE
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
@@ -46,10 +45,8 @@ class Deduplicate(Operator):
                     dropped(DUPLICATE)
                     return
                 seen.put(name, timestamp, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
                 return
             forward(key, value, timestamp, headers)
 

@@ -13,7 +13,6 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import NULL_KEY
 from penstock.processor import Host, Operator
 from penstock.records import Change, Headers, Process
@@ -166,10 +165,8 @@ class SubscriptionSend(Operator):
                     questions = _asking(questions, new_key)
                 for foreign_key, instruction in questions:
                     forward(foreign_key, Subscription(digest, instruction, key), timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -219,10 +216,8 @@ class SubscriptionReceive(Operator):
                     dropped("null foreign key")
                     return
                 forward(CombinedKey(key, primary_key), subscription, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, subscription, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -250,10 +245,8 @@ class SubscriptionJoin(Operator):
                     return
                 value = None if instruction is Instruction.DELETE_KEY_AND_PROPAGATE else found[0]
                 forward(primary_key, SubscriptionResponse(digest, value), max(timestamp, found[1]), headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, subscription, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -283,10 +276,8 @@ class ForeignTableJoin(Operator):
                 value, prefix = change[0], _prefix(write_foreign(key))
                 for row, digest in scan(prefix):
                     forward(read_primary(row[len(prefix) :]), SubscriptionResponse(digest, value), timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -315,10 +306,8 @@ class ResponseJoin(Operator):
                     forward(key, None, timestamp, headers)
                 else:
                     forward(key, joiner(None if found is None else found[0], foreign), timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, response, timestamp, headers)
+                failed(error, key)
 
         return process
 

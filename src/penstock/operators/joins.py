@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.processor import Host, Lineage, Operator
 from penstock.records import NO_HEADERS, Headers, Process
@@ -41,10 +40,8 @@ class JoinWindowStore(Operator):
                 forward(key, value, timestamp, headers)
                 if key is not None and value is not None and not put(key, value, timestamp):
                     dropped("expired")
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -95,10 +92,8 @@ class StreamStreamJoin(Operator):
                     return
                 for met, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
                     forward(key, join(key, value, other), max(met, timestamp), headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -139,10 +134,8 @@ class StreamStreamJoin(Operator):
                         forward(key, join(key, value, None), timestamp, headers)
                     else:
                         unjoined.add(timestamp, left_side, serialize_key(key), serialize(value))
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 

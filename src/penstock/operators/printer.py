@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import ATTRIBUTED
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 
@@ -34,10 +33,8 @@ class Print(Operator):
                 else:
                     with path.open("a", encoding="utf-8") as file:
                         file.write(line)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 

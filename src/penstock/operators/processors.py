@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from penstock.errors import ATTRIBUTED, TopologyError
+from penstock.errors import TopologyError
 from penstock.metrics import UserMetrics
 from penstock.operators.results import explained_context
 from penstock.operators.timers import ProcessorTimers
-from penstock.processor import Cancellable, Host, Lineage, Operator, Processor, PunctuationType, Timer, Wrap
-from penstock.records import NO_HEADERS, Headers, Process, Record, RecordMetadata
+from penstock.processor import Cancellable, Host, Lineage, Operator, Processor, PunctuationType, Timer
+from penstock.records import Headers, Process, Record, RecordMetadata
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 
 Supplier = Callable[[], Processor[Any, Any, Any, Any]]
@@ -59,9 +59,6 @@ class ProcessorOperator(Operator):
     fixed_key: bool
     timers: str | None = None
 
-    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
-        return replace(self, supplier=supplier(self.supplier))
-
     def bind(self, host: Host, forward: Process) -> Process:
         processor = made_by(self.supplier, host)
         context = Context(host, forward)
@@ -78,10 +75,8 @@ class ProcessorOperator(Operator):
                 if fixed_key:
                     context.fixed_key = key
                 run(Record(key, value, timestamp, headers))
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(explained_context(error), key, value, timestamp, headers)
+                failed(explained_context(error), key)
 
         return process
 
@@ -93,10 +88,8 @@ class ProcessorOperator(Operator):
             try:
                 context.fixed_key = timer.key
                 on_timer(timer)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(explained_context(error), timer.key, None, timer.time, NO_HEADERS)
+                failed(explained_context(error), timer.key)
 
         timers = context.key_timers = ProcessorTimers(host, store, fire)
         host.time.add_timers(timers)
@@ -106,10 +99,8 @@ class ProcessorOperator(Operator):
                 context.fixed_key = key
                 timers.key, timers.timestamp = key, timestamp
                 run(Record(key, value, timestamp, headers))
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(explained_context(error), key, value, timestamp, headers)
+                failed(explained_context(error), key)
             finally:
                 timers.key = None
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.window_emission import (
     EmitClosed,
@@ -90,10 +89,8 @@ class SessionAggregate(TableOperator):
                         emit(session, Change(new, old), end, sent_headers, end)
                 if emit_closed is not None:
                     emit_closed(close_time, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 

@@ -34,10 +34,8 @@ class ApplyWrites(Operator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 put(key, value.done(spec, get(key)))
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -51,9 +49,6 @@ class AtomicProcessing(Operator):
 
     supplier: Supplier
     declared_at: str
-
-    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
-        return replace(self, supplier=supplier(self.supplier))
 
     def bind(self, host: Host, forward: Process) -> Process:
         processor = made_by(self.supplier, host)
@@ -70,7 +65,7 @@ class AtomicProcessing(Operator):
                 raise
             except Exception as error:
                 section.take_back()
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
             else:
                 section.complete()
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from penstock.errors import ATTRIBUTED
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY_OR_VALUE
 from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
 from penstock.processor import Host, Lineage, TableOperator, View
@@ -55,10 +54,8 @@ class SlidingAggregate(TableOperator):
                     windows.add(_Arrival(key, value, timestamp, headers, close_time))
                     if emit_closed is not None:
                         emit_closed(close_time, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.columns.steps import Columnar, Keep, Pass, Replace, Step, Unwrap
-from penstock.errors import ATTRIBUTED
 from penstock.expressions.functions import Computed
 from penstock.operators.results import PAIR, PAIRS, VALUES, explained
 from penstock.processor import Host, Operator, Wrap
@@ -39,19 +38,15 @@ class Filter(Operator, Columnar):
             try:
                 if predicate(key, value):
                     forward(key, value, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         def process_negated(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 if not predicate(key, value):
                     forward(key, value, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process_negated if negate else process
 
@@ -77,10 +72,8 @@ class Map(Operator):
             try:
                 new_key, new_value = mapper(key, value)
                 forward(new_key, new_value, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(explained(error, PAIR), key, value, timestamp, headers)
+                failed(explained(error, PAIR), key)
 
         return process
 
@@ -100,10 +93,8 @@ class SelectKey(Operator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(selector(key, value), value, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -127,18 +118,14 @@ class MapValues(Operator, Columnar):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(key, mapper(value), timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         def process_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(key, mapper(key, value), timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process_with_key if self.with_key else process
 
@@ -166,10 +153,8 @@ class FlatMap(Operator):
             try:
                 for new_key, new_value in mapper(key, value):
                     forward(new_key, new_value, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(explained(error, PAIRS), key, value, timestamp, headers)
+                failed(explained(error, PAIRS), key)
 
         return process
 
@@ -198,10 +183,8 @@ class FlatMapValues(Operator):
             try:
                 for new_value in mapper(key, value) if with_key else mapper(value):
                     forward(key, new_value, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(explained(error, VALUES), key, value, timestamp, headers)
+                failed(explained(error, VALUES), key)
 
         return process
 
@@ -222,10 +205,8 @@ class Peek(Operator):
             try:
                 action(key, value)
                 forward(key, value, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -265,10 +246,8 @@ class Branch(Operator):
                     default(key, value, timestamp, headers)
                 else:
                     dropped("no branch")
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -310,10 +289,8 @@ def _on_record(function: OnRecord[Any, Any, Any], host: Host, then: Callable[...
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
             then(call(Record(key, value, timestamp, headers)), key, value, timestamp, headers)
-        except ATTRIBUTED:
-            raise
         except Exception as error:
-            failed(explained(error, returns) if returns else error, key, value, timestamp, headers)
+            failed(explained(error, returns) if returns else error, key)
 
     return process
 

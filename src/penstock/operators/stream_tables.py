@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.errors import ATTRIBUTED, TopologyError
+from penstock.errors import TopologyError
 from penstock.processor import Host, Lineage, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
@@ -44,10 +44,8 @@ class StreamTableJoin(Operator):
                     dropped(NULL)
                 else:
                     join(key, value, timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -127,10 +125,8 @@ class StreamGlobalTableJoin(Operator):
                 found = None if selected is None else get(selected)
                 if left or found is not None:
                     forward(key, joiner(key, value, found), timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from penstock.errors import ATTRIBUTED, StateError
+from penstock.errors import StateError
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.serdes import Serde
@@ -65,16 +65,14 @@ class Suppress(TableOperator):
                 release_by_record(expired)
                 if bounded and _is_over(buffer, bounds):
                     if bounds.strict:
-                        failed(_full(host.node, buffer, bounds), key, change, timestamp, headers)
+                        failed(_full(host.node, buffer, bounds), key)
                         return
                     for key_bytes, held in buffer.up_to(NEVER):
                         if not _is_over(buffer, bounds):
                             break
                         emit(key_bytes, held)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 

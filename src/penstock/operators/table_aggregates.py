@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.errors import ATTRIBUTED
 from penstock.operators.tables import keeper, stored_view
 from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process
@@ -45,10 +44,8 @@ class TableAggregate(TableOperator):
                     aggregate = adder(key, new, initializer() if aggregate is None else aggregate)
                     result_timestamp = max(timestamp, before_timestamp)
                 keep(key, aggregate, before, result_timestamp, headers, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -89,10 +86,8 @@ class TableReduce(TableOperator):
                         aggregate = adder(aggregate, new)
                         result_timestamp = max(timestamp, before_timestamp)
                 keep(key, aggregate, before, result_timestamp, headers, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 

@@ -6,14 +6,14 @@ A table may be kept in a store, timestamped or versioned; one without a store is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-from penstock.errors import ATTRIBUTED, StateError, TopologyError
+from penstock.errors import StateError, TopologyError
 from penstock.operators.drops import NULL_KEY
 from penstock.operators.emission import emitter
 from penstock.operators.processors import Context
-from penstock.processor import Host, Lineage, Operator, TableOperator, ValueTransformer, View, Wrap
+from penstock.processor import Host, Lineage, Operator, TableOperator, ValueTransformer, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.state import NEWEST, NOT_PUT, CachedKeyValueStore, StoreKind
 
@@ -137,10 +137,8 @@ class TableSource(TableOperator):
                 else:
                     old = None if old_value is None else old_value(key)
                     keep(key, value, old, timestamp, headers, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -187,10 +185,8 @@ class TableFilter(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, old, timestamp, headers, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -235,10 +231,8 @@ class TableMapValues(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, old, timestamp, headers, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -265,9 +259,6 @@ class TableTransformValues(TableOperator):
     store: str | None
     send_old_values: bool
 
-    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
-        return replace(self, supplier=supplier(self.supplier))
-
     def bind(self, host: Host, forward: Process) -> Process:
         transform, failed = self._transform(host), host.failed
         keep = None if self.store is None else keeper(host, self.store, forward, self.send_old_values)
@@ -283,10 +274,8 @@ class TableTransformValues(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, None if old_value is None else old_value(key), timestamp, headers, timestamp)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 
@@ -346,10 +335,8 @@ class TableRepartitionMap(Operator):
                     forward(removed[0], Change(None, removed[1], is_latest), timestamp, headers)
                 if added is not None:
                     forward(added[0], Change(added[1], None, is_latest), timestamp, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, change, timestamp, headers)
+                failed(error, key)
 
         return process
 

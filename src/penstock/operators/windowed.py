@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.columns.steps import Columnar, InWindows, Step
-from penstock.errors import ATTRIBUTED, TopologyError
+from penstock.errors import TopologyError
 from penstock.operators.aggregates import gathering
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
@@ -89,10 +89,8 @@ class WindowAggregate(TableOperator, Columnar):
                         emit(windowed, change, result_time, headers, timestamp)
                 if emit_closed_last is not None:
                     emit_closed_last(close_time, headers)
-            except ATTRIBUTED:
-                raise
             except Exception as error:
-                failed(error, key, value, timestamp, headers)
+                failed(error, key)
 
         return process
 

@@ -13,10 +13,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import NamedTuple
 
 from penstock.errors import ConfigError, StateError
+from penstock.lane_servers.accepting import close_listener, connections_to
 from penstock.lane_servers.channel import KEY_BYTES, Channel
 from penstock.runtime.announcement import Announcement
 
@@ -37,7 +38,6 @@ class Beacon:
         self._key = secrets.token_bytes(KEY_BYTES)
         self._host = host
         self._listener = _listener(host, port)
-        self._is_closed = False
         self._ended = threading.Event()
         self._places = threading.Semaphore(MOST_STANDBYS)
         threading.Thread(target=self._listen, name="penstock-beacon", daemon=True).start()
@@ -50,22 +50,11 @@ class Beacon:
 
     def close(self) -> None:
         """Let standbys take over."""
-        self._is_closed = True
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # `close` alone would not end a pending `accept`
-        self._listener.close()
+        close_listener(self._listener)
         self._ended.set()  # last: who loses a connection and comes back must be refused
 
     def _listen(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:
-                if self._is_closed:
-                    return
-                _log.warning("cannot accept the connection of a standby: %s", error)
-                time.sleep(BEAT_S)
-                continue
+        for connection in connections_to(self._listener):
             if self._places.acquire(blocking=False):
                 threading.Thread(target=self._serve, args=(connection,), name="penstock-beat", daemon=True).start()
             else:

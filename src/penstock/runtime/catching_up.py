@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.runtime.inputs import Input, Offsets
+from penstock.runtime.inputs import Input, InputBehind, Offsets, count
 
 
-class CatchingUp:
+class CatchingUp(InputBehind):
     """Reads by `reader`, unless more than `most` records wait: then it returns the `ends` of the topics, and reads nothing."""
 
     def __init__(self, reader: Input, ends: Callable[[], Offsets], most: int) -> None:
@@ -20,33 +20,17 @@ class CatchingUp:
         """Wait until there are records after `offsets`; return the offsets up to which there are."""
         if not self._is_far_behind:
             found = self._reader.wait(offsets, timeout_s)
-            if _count(offsets, found) <= self._most:
+            if count(offsets, found) <= self._most:
                 return found
         ends = self._ends()
         reached = {place: max(offset, ends.get(place, offset)) for place, offset in offsets.items()}
-        self._is_far_behind = _count(offsets, reached) > self._most
+        self._is_far_behind = count(offsets, reached) > self._most
         if not self._is_far_behind:
             return self._reader.wait(offsets, timeout_s)
         self._reader.idle(0.0)
         return reached
 
-    def release(self, offsets: Offsets) -> None:
-        """Forget what is before these offsets."""
-        self._reader.release(offsets)
-
     def fill(self) -> None:
         """Prepare what was received in the meantime."""
         if not self._is_far_behind:
             self._reader.fill()
-
-    def idle(self, timeout_s: float) -> None:
-        """Stay connected."""
-        self._reader.idle(timeout_s)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._reader.close()
-
-
-def _count(offsets: Offsets, ends: Offsets) -> int:
-    return sum(ends[place] - offset for place, offset in offsets.items())

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 from penstock.queries import CommittedState
 from penstock.runtime.engine import Hosting
 
-
-class Following(Protocol):
-    """Something that follows the commits."""
-
-    def after_commit(self, epoch: int) -> None:
-        """Called after each commit."""
+Follow = Callable[[int], None]
+"""Called after each commit, with its epoch."""
 
 
-def followed_by(state: CommittedState, others: Sequence[Following], hosting: Hosting) -> Callable[[int], None]:
+def followed_by(state: CommittedState, others: Iterable[Follow], hosting: Hosting) -> Follow:
     """Return what is called after each commit; Spark, if it is there, shows the stores as tables."""
-    followers: list[Following] = [state, *others]
+    followers = [state.after_commit, *others]
     if hosting.spark is not None:
         hosting.spark.query(state)
-        followers.append(hosting.spark)
+        followers.append(hosting.spark.after_commit)
 
     def follow(epoch: int) -> None:
         for follower in followers:
-            follower.after_commit(epoch)
+            follower(epoch)
 
     return follow

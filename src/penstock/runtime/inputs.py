@@ -37,6 +37,33 @@ class Input(Protocol):
         """Stop reading."""
 
 
+class InputBehind:
+    """What decides how far a reader is to be read, and leaves all else to it."""
+
+    _reader: Input
+
+    def release(self, offsets: Offsets) -> None:
+        """Forget what is before these offsets."""
+        self._reader.release(offsets)
+
+    def fill(self) -> None:
+        """Prepare what was received in the meantime."""
+        self._reader.fill()
+
+    def idle(self, timeout_s: float) -> None:
+        """Stay connected."""
+        self._reader.idle(timeout_s)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._reader.close()
+
+
+def count(offsets: Offsets, ends: Offsets) -> int:
+    """Return the number of offsets up to `ends`."""
+    return sum(ends[place] - offset for place, offset in offsets.items())
+
+
 class Position(Protocol):
     """How far epochs have got: `taken` records, and `progress` that is committed; no epoch begins while it `is_paused`."""
 

@@ -9,22 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Protocol
 
 from penstock.observation import Recorder
+from penstock.runtime.epochs import Epochs
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.05
-
-
-class PausableEpochs(Protocol):
-    """Epochs, none of which begins while they are paused."""
-
-    is_paused: bool
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no epoch runs, and all are committed."""
 
 
 class Pausable:
@@ -35,7 +25,7 @@ class Pausable:
         self.recorder: Recorder = recorder
         self._ended = threading.Event()
         self._pausing = threading.Lock()
-        self._epochs: PausableEpochs | None = None
+        self._epochs: Epochs | None = None
 
     def pause(self) -> None:
         """Begin no further epoch until `resume`, without waiting; those that have begun are committed.
@@ -83,7 +73,7 @@ class Pausable:
                 self._epochs.is_paused = is_paused
         _log.info("%s was %s", self.application_id, "paused" if is_paused else "resumed")
 
-    def _may_pause(self, epochs: PausableEpochs) -> None:
+    def _may_pause(self, epochs: Epochs) -> None:
         """Take over the epochs of a start, during which the application may have been paused."""
         with self._pausing:
             self._epochs = epochs

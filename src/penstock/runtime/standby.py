@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
 
 from penstock.errors import ConfigError, FencedError, IncompatibleTopologyError
 from penstock.plan import Changes, Verdict
@@ -25,11 +24,8 @@ WARM_EVERY_S = 30.0
 """How often slots are asked while waiting whether they have loaded the program: one that was lost loads it again."""
 
 
-class Announced(Protocol):
-    """Knows who is active."""
-
-    def last(self) -> Announcement | None:
-        """Return the last announcement; None if there is none."""
+LastAnnounced = Callable[[], Announcement | None]
+"""Returns the last announcement; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +36,19 @@ class Readiness:
     warm: Callable[[], None]
 
 
-def stand_by(announced: Announced, timeout_s: float, readiness: Readiness, stop: threading.Event) -> Gone | None:
+def stand_by(announced: LastAnnounced, timeout_s: float, readiness: Readiness, stop: threading.Event) -> Gone | None:
     """Wait until no other instance is active; return why none is, or None if a stop is requested before.
 
     Meanwhile, make sure that this instance can take over, and at once. Raises if it cannot.
     """
     with closing(_Preparation(readiness)) as preparation:
         while not stop.is_set():
-            found = announced.last()
+            found = announced()
             if found is None:
                 return Gone("no other instance has announced itself", time.monotonic())
             _refuse_unreachable(found)
             gone = watch(found, timeout_s, _Watching(announced, found, preparation, stop))
-            if gone is not None and announced.last() == found:
+            if gone is not None and announced() == found:
                 return gone
     return None
 
@@ -102,7 +98,7 @@ class _Preparation:
 class _Watching:
     """Whether a watch goes on: no stop is requested, and the instance that is watched has not been replaced."""
 
-    def __init__(self, announced: Announced, found: Announcement, preparation: _Preparation, stop: threading.Event) -> None:
+    def __init__(self, announced: LastAnnounced, found: Announcement, preparation: _Preparation, stop: threading.Event) -> None:
         self._announced = announced
         self._found = found
         self._preparation = preparation
@@ -120,7 +116,7 @@ class _Watching:
             logger.info("standing by: instance %s is active at %s:%d", found.incarnation, found.host, found.port)
         if time.monotonic() - self._looked_at < LOOK_EVERY_S:
             return True
-        is_current = self._announced.last() == self._found
+        is_current = self._announced() == self._found
         self._looked_at = time.monotonic()
         return is_current
 

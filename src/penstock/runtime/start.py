@@ -48,7 +48,7 @@ from penstock.runtime.engine import Hosting, opening_hosts
 from penstock.runtime.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.runtime.feed import FedJobs, Feed
-from penstock.runtime.followers import followed_by
+from penstock.runtime.followers import Follow, followed_by
 from penstock.runtime.input_stream import InputStream, report_lost
 from penstock.runtime.inputs import InputLoop
 from penstock.runtime.journal import phase_reporter
@@ -63,7 +63,7 @@ from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.renames import Renames
 from penstock.runtime.set_up import TaskSetUp
 from penstock.runtime.standby import Readiness, refuse_refused, stand_by
-from penstock.runtime.state_copies import StateCopies, state_copies
+from penstock.runtime.state_copies import state_copies
 from penstock.runtime.table_topics import global_tables
 from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
 from penstock.runtime.time_order import TimeOrder, is_timed
@@ -162,7 +162,7 @@ class Start:
         readiness = Readiness(lambda: refuse_refused(plan()), hosting.engine.warm)
         with closing(RecordReader(consumer_settings(config, self._id), config.broker_timeout_ms)) as reader:
             announced = Announcements(self._id, topics, reader)
-            gone = stand_by(announced, config.standby_timeout_ms / 1_000, readiness, stop)
+            gone = stand_by(announced.last, config.standby_timeout_ms / 1_000, readiness, stop)
         if gone is None:
             return False
         _log.info("%s takes over: %s", self._id, gone.why)
@@ -214,7 +214,7 @@ class Start:
         self.closers.append(state.close)
         deliveries = beyond.deliveries(self._recorder, sizes, self.closers)
         self.closers.append(deliveries.stop)
-        follow = followed_by(state, [deliveries, *self._copies(program, state, engine)], hosting)
+        follow = followed_by(state, [deliveries.after_commit, *self._copies(program, state, engine)], hosting)
         check = self._check(program, self._size_limits(topics, written, sizes))
         publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
         migrations = Migrations(program, publication, partial(facts_row, program), engine.migrate)
@@ -309,10 +309,10 @@ class Start:
 
     # ---- lanes and epochs ---------------------------------------------------------------------------------------------
 
-    def _copies(self, program: Program, state: CommittedState, engine: Engine) -> list[StateCopies]:
+    def _copies(self, program: Program, state: CommittedState, engine: Engine) -> list[Follow]:
         copies = state_copies(program, self._config.state_copy_interval_ms / 1_000, state, engine.server_of)
         self.closers.extend(each.close for each in copies)
-        return copies
+        return [each.after_commit for each in copies]
 
     def _barrier(self, publisher: Publisher) -> Barrier:
         recorder = self._recorder

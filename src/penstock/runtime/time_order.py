@@ -14,7 +14,7 @@ from typing import Protocol
 
 from penstock.epochs.program import Program
 from penstock.records import LAST_TIMESTAMP, Partition
-from penstock.runtime.inputs import Input, Offsets
+from penstock.runtime.inputs import Input, InputBehind, Offsets, count
 from penstock.runtime.share import Room, take
 from penstock.state import RawLayout, StoreKind
 
@@ -61,19 +61,19 @@ class TimeOrder:
     def take(self, offsets: Offsets, read_to: Offsets, waiting: Collection[Partition], room: Room) -> dict[Partition, int]:
         """As `share.take`, but with the earliest records."""
         ends = take(offsets, read_to, waiting, room)
-        most = _count(offsets, ends)
+        most = count(offsets, ends)
         bounds = {place: offsets[place] if place in waiting else end for place, end in read_to.items()}
-        if not is_needed(offsets, self._is_timed) or most == _count(offsets, bounds):
+        if not is_needed(offsets, self._is_timed) or most == count(offsets, bounds):
             return ends
         found: dict[int, Offsets] = {0: offsets}
 
         def part_taken(until: int) -> float:
             found[until] = self._between(offsets, bounds, until)
-            return _count(offsets, found[until]) / most
+            return count(offsets, found[until]) / most
 
         until = _latest(part_taken, self._until + self._step, self._step)
         self._until, self._step = until, max(_FIRST_STEP_MS, until - self._until)
-        left = most - _count(offsets, found[until])
+        left = most - count(offsets, found[until])
         at_once = found.get(until + 1)  # they have the same timestamp, and only some of them fit
         return take(found[until], at_once, (), Room(left, 0)) if left and at_once is not None else dict(found[until])
 
@@ -94,8 +94,10 @@ class Reader(Input, Protocol):
         """Return how far each partition is read without records after a time."""
 
 
-class OrderedInput:
+class OrderedInput(InputBehind):
     """Several inputs, as far as epochs may take them in the order of time. `ends` returns where their topics end."""
+
+    _reader: Reader
 
     def __init__(self, reader: Reader, ends: Callable[[], Offsets]) -> None:
         self._reader = reader
@@ -115,7 +117,7 @@ class OrderedInput:
             known = found
 
     def _reached(self, offsets: Offsets, found: Offsets) -> Offsets:
-        if not self._is_behind and _count(offsets, found) < BEHIND:
+        if not self._is_behind and count(offsets, found) < BEHIND:
             return found
         if self._ends is None:
             self._ends = self._find_ends()
@@ -126,22 +128,6 @@ class OrderedInput:
             return found
         reached = self._reader.read_up_to(min(map(self._reader.latest, unread)))
         return {place: max(offset, reached[place]) for place, offset in offsets.items()}
-
-    def release(self, offsets: Offsets) -> None:
-        """Forget what is before these offsets."""
-        self._reader.release(offsets)
-
-    def fill(self) -> None:
-        """Prepare what was received in the meantime."""
-        self._reader.fill()
-
-    def idle(self, timeout_s: float) -> None:
-        """Stay connected."""
-        self._reader.idle(timeout_s)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._reader.close()
 
 
 def _latest(part_taken: Callable[[int], float], guess: int, step: int) -> int:
@@ -160,7 +146,3 @@ def _latest(part_taken: Callable[[int], float], guess: int, step: int) -> int:
         if not low < at < high:
             at = (low + high) // 2
     return low
-
-
-def _count(offsets: Offsets, ends: Offsets) -> int:
-    return sum(ends[place] - offset for place, offset in offsets.items())

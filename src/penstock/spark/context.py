@@ -52,7 +52,6 @@ __all__ = [
     "arguments_of",
     "has_context",
     "open_context",
-    "open_session",
     "start_jvm_ahead",
 ]
 
@@ -209,13 +208,6 @@ def open_context(
         raise
     context.setLogLevel("ERROR")
     return context
-
-
-def open_session(
-    application_id: str, lanes: int, settings: Mapping[str, str], heard: Callable[[str], None] | None = None
-) -> SparkSession:
-    """Open a session on such a context."""
-    return SparkSession(open_context(application_id, lanes, settings, heard))
 
 
 def _set_environment(settings: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock.deferred_pandas import defer_pandas
 
-PRELOADED = ("pyspark.worker", "penstock.spark.lane_task", "penstock.spark.tasks")
+PRELOADED = ("pyspark.worker", "penstock.spark.lane_task")
 _IN_ARCHIVES = ("pyspark", "py4j")
 
 

@@ -42,7 +42,7 @@ def require_java(who: str, otherwise: str) -> str:
     if command is None:
         raise ConfigError(f"{who} needs Java, which is not on the path, and JAVA_HOME is not set. {cure}")
     try:
-        version = _recorded_version(command) or version_in(version_text(command))
+        version = version_in(record_of(command)) or version_in(version_text(command))  # to start Java takes longer
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(f"{who} needs Java, but {command} cannot be run: {type(error).__name__}. {cure}") from None
     if version is not None and version < OLDEST:
@@ -60,11 +60,6 @@ def require_java_of_spark() -> None:
     if modules is not None and _MODULE not in modules.group(1).split():
         cure = f"Install a complete Java {OLDEST} or later, on the path or at JAVA_HOME; {otherwise}."
         raise ConfigError(f"Spark needs the module {_MODULE}, which {command} lacks: it is a part of Java only. {cure}")
-
-
-def _recorded_version(command: str) -> int | None:
-    """Return the version that a JDK records: to start Java takes longer. None if it records none."""
-    return version_in(record_of(command))
 
 
 def record_of(command: str) -> str:

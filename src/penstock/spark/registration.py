@@ -10,7 +10,6 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +21,7 @@ from penstock.engines.messages import Kind, receive, send
 from penstock.engines.slots import Slot
 from penstock.engines.watching import Watch
 from penstock.errors import StateError
-from penstock.lane_servers.accepting import connections_to
+from penstock.lane_servers.accepting import close_listener, connections_to
 from penstock.spark.lane_task import Hello, decode_hello
 
 _log = logging.getLogger(__name__)
@@ -87,9 +86,7 @@ class Registration:
 
     def close(self) -> None:
         """Accept no others, and close all connections."""
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # `close` alone would not end a pending `accept`
-        self._listener.close()
+        close_listener(self._listener)
         for slot in self.live.values():
             slot.close()
         if self._directory is not None:

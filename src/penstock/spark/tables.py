@@ -6,18 +6,20 @@ One task: on a cluster, only one core may be free beside the slots.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.engines.serving import loaded
 from penstock.epochs.store_reader import read_store, schema_of
 from penstock.errors import UnknownStoreError
 from penstock.spark.lane_finders import FindLanes, LaneFinder
-from penstock.spark.tasks import Batches, Hop, program_of
 from penstock.state import StoreSpec
+
+Batches = Iterator[pa.RecordBatch]
 
 
 class StoreTables:
@@ -65,13 +67,13 @@ class StoreTables:
         self._finder.close()
 
 
-def reading_task(broadcast: Any, store: str, find: FindLanes) -> Hop:
+def reading_task(broadcast: Any, store: str, find: FindLanes) -> Callable[[Batches], Batches]:
     """Return the task that reads a store; its input row is only a trigger."""
 
-    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+    def read(batches: Batches) -> Batches:
         for _ in batches:
             pass
-        program = program_of(broadcast)
+        program = loaded(broadcast.value)  # which our own driver has pickled
         return read_store(program, store, find(program))
 
     return read

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.state.bounds import after, after_prefix
-from penstock.state.store import null_key, plain_log
+from penstock.state.store import StateStore, null_key, plain_log
 
 if TYPE_CHECKING:
     from penstock.serdes import Serde
@@ -113,8 +113,8 @@ class KeyValueReads(ABC, Generic[K, V]):
         return self._serialize_key(key)
 
 
-class KeyValueStore(KeyValueReads[K, V]):
-    """A plain key-value store. Values are stored as their serde writes them."""
+class SpaceStore(KeyValueReads[K, V], StateStore):
+    """A key-value store over a byte map, whose rows are logged as they are stored."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         key, value = spec.serdes
@@ -128,6 +128,18 @@ class KeyValueStore(KeyValueReads[K, V]):
 
     def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         return self._space.scan(lower, upper, reverse)
+
+    def approximate_num_entries(self) -> int:
+        """Return the approximate number of keys."""
+        return self._space.count()
+
+    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        """See `StateStore`."""
+        self._space.bulk().update(zip(keys, values, strict=True))
+
+
+class KeyValueStore(SpaceStore[K, V]):
+    """A plain key-value store. Values are stored as their serde writes them."""
 
     def put(self, key: K, value: V | None, timestamp: int | None = None) -> None:
         """Set a key's value; None deletes it. Only stores with a TTL use the timestamp."""
@@ -172,17 +184,3 @@ class KeyValueStore(KeyValueReads[K, V]):
     def __delitem__(self, key: K) -> None:
         if self.delete(key) is None:
             raise KeyError(key)
-
-    def approximate_num_entries(self) -> int:
-        """Return the approximate number of keys."""
-        return self._space.count()
-
-    def before_commit(self) -> None:
-        """See `Store`."""
-
-    def discard(self) -> None:
-        """See `Store`."""
-
-    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
-        self._space.bulk().update(zip(keys, values, strict=True))

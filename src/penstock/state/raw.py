@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.state.bounds import after_prefix
-from penstock.state.store import plain_log
+from penstock.state.store import StateStore, plain_log
 
 if TYPE_CHECKING:
     from penstock.state.overlay import Register
@@ -17,7 +17,7 @@ UNKNOWN = -1
 """The value of a measure that was not taken yet."""
 
 
-class OrderedSpace:
+class OrderedSpace(StateStore):
     """Byte values by byte keys, in byte order; committed, rolled back and logged with the shard's other stores."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
@@ -52,14 +52,8 @@ class OrderedSpace:
         """Return the approximate number of keys."""
         return self._space.count()
 
-    def before_commit(self) -> None:
-        """See `Store`."""
-
-    def discard(self) -> None:
-        """See `Store`."""
-
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         for key, value in zip(keys, values, strict=True):
             self.put(key, value)
         for measure in self.measures():

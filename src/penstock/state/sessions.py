@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.records import Windowed
 from penstock.state.bounds import MAX_TIME
 from penstock.state.segments import KeyFirst, Occurrence, Retention, TimeFirst
-from penstock.state.store import null_key
+from penstock.state.store import HistoryStore
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
@@ -25,16 +25,11 @@ _SIZE = 16
 _new = tuple.__new__
 
 
-class SessionStore(Generic[K, V]):
+class SessionStore(HistoryStore[K, V]):
     """A session store. Sessions of a key are ordered by end, then by start; both are inclusive."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
-        key, value = spec.serdes
-        self.name: str = spec.name
-        self._serialize_key = key.serialize
-        self._deserialize_key = key.deserialize
-        self._serialize = value.serialize
-        self._deserialize = value.deserialize
+        super().__init__(spec)
         self._retention = Retention(shard, spec)
         self._layout = (
             TimeFirst(shard, spec, self._retention, _SIZE, before_key=_SIZE)
@@ -134,14 +129,11 @@ class SessionStore(Generic[K, V]):
         return self.all()
 
     def before_commit(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self._layout.purge()
 
-    def discard(self) -> None:
-        """See `Store`."""
-
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         for row in keys:
             self._retention.advance(_unpack(row[-_SIZE:])[0])
         self._layout.restore(keys, values)
@@ -158,11 +150,6 @@ class SessionStore(Generic[K, V]):
 
     def _segments(self, earliest: int) -> range:
         return range(self._retention.segment(earliest), self._retention.segment(self._retention.observed) + 1)
-
-    def _key_bytes(self, key: K) -> bytes:
-        if key is None:
-            raise null_key(self.name)
-        return self._serialize_key(key)
 
     def _typed(self, rows: Iterable[Occurrence]) -> Iterator[tuple[Windowed[K], V]]:
         deserialize_key, deserialize = self._deserialize_key, self._deserialize

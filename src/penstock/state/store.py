@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.errors import StateError
 from penstock.state.overlay import Register, Space
@@ -10,6 +10,9 @@ from penstock.state.overlay import Register, Space
 if TYPE_CHECKING:
     from penstock.state.overlay import Log
     from penstock.state.specs import StoreSpec
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class RegisterSource(Protocol):
@@ -41,8 +44,8 @@ class Shard(Protocol):
         """Return the byte map of that name."""
 
 
-class StateStore(Protocol):
-    """A store as its shard sees it."""
+class StateStore:
+    """A store as its shard sees it. Most hold no values as objects."""
 
     def before_commit(self) -> None:
         """Write values that are held as objects, and remove some expired entries."""
@@ -52,6 +55,24 @@ class StateStore(Protocol):
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
         """Apply changelog rows; idempotent."""
+        raise NotImplementedError
+
+
+class HistoryStore(StateStore, Generic[K, V]):
+    """A store that keeps several values of a key."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        key, value = spec.serdes
+        self.name: str = spec.name
+        self._serialize_key = key.serialize
+        self._deserialize_key = key.deserialize
+        self._serialize = value.serialize
+        self._deserialize = value.deserialize
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            raise null_key(self.name)
+        return self._serialize_key(key)
 
 
 def null_key(store: str) -> StateError:

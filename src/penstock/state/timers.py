@@ -16,6 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.state.bounds import MAX_TIME, after, after_prefix
+from penstock.state.store import StateStore
 
 if TYPE_CHECKING:
     from penstock.state.specs import StoreSpec
@@ -55,7 +56,7 @@ def timer_key(timer: bytes) -> bytes:
     return timer[: timer.index(_END)].replace(_ESCAPED_ZERO, _ZERO)
 
 
-class TimerStore:
+class TimerStore(StateStore):
     """Timers by key and name, each on one of two clocks, numbered 0 and 1."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
@@ -160,20 +161,20 @@ class TimerStore:
     # ---- for the shard ----------------------------------------------------------------------------------------------
 
     def before_commit(self) -> None:
-        """See `Store`; moves postponed timers that would be reached soon, so that the lane does not wake up for them."""
+        """See `StateStore`; moves postponed timers that would be reached soon, so that the lane does not wake up for them."""
         self._enter()
         if self._by_key.dirty:
             for front in self._fronts:
                 self._first(front, front.clock + AHEAD_MS)
 
     def discard(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self._noted.clear()
         for front in self._fronts:
             front.forget()
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self._noted.update(zip(keys, values, strict=True))
         self._enter()
 

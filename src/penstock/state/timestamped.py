@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from penstock.errors import RegistryError, SerializationError
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp
-from penstock.state.keyvalue import KeyValueReads
-from penstock.state.store import null_key, plain_log
+from penstock.state.keyvalue import KeyValueReads, SpaceStore
+from penstock.state.store import null_key
 
 if TYPE_CHECKING:
-    from penstock.state.overlay import Space
     from penstock.state.specs import StoreSpec
     from penstock.state.store import Shard
 
@@ -41,26 +40,17 @@ def timestamp_of(raw: bytes) -> int:
     return time
 
 
-class TimestampedKeyValueStore(KeyValueReads[K, V]):
+class TimestampedKeyValueStore(SpaceStore[K, V]):
     """A key-value store with the event time of each value.
 
     Reads return plain values; `entry` and `entries` return them with their time.
     """
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
-        key, value = spec.serdes
-        super().__init__(key, value_decoder(value.deserialize))
-        self.name: str = spec.name
-        self._serialize = value.serialize
-        self._deserialize = value.deserialize
-        self._decode_entry = entry_decoder(value.deserialize)
-        self._space: Space = shard.space(spec.name, plain_log if spec.logged else None)
-
-    def _raw_get(self, key: bytes) -> bytes | None:
-        return self._space.get(key)
-
-    def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        return self._space.scan(lower, upper, reverse)
+        super().__init__(shard, spec)
+        self._deserialize = self._decode
+        self._decode = value_decoder(self._deserialize)
+        self._decode_entry = entry_decoder(self._deserialize)
 
     def entry(self, key: K) -> ValueAndTimestamp[V] | None:
         """Return the value of a key with its event time."""
@@ -96,20 +86,6 @@ class TimestampedKeyValueStore(KeyValueReads[K, V]):
 
     def __setitem__(self, key: K, value: V) -> NoReturn:
         raise TypeError(f"Store {self.name!r} keeps a timestamp with each value. Use put(key, value, timestamp).")
-
-    def approximate_num_entries(self) -> int:
-        """Return the approximate number of keys."""
-        return self._space.count()
-
-    def before_commit(self) -> None:
-        """See `Store`."""
-
-    def discard(self) -> None:
-        """See `Store`."""
-
-    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
-        self._space.bulk().update(zip(keys, values, strict=True))
 
     def _put_raw(self, key: bytes, raw: bytes | None) -> None:
         self._space.put(key, raw)
@@ -228,11 +204,11 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         return super().approximate_num_entries()
 
     def before_commit(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self.settle()
 
     def discard(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self._let_go()
 
     def _name(self, key: K) -> Any:

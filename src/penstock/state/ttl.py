@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.state.keyvalue import KeyValueStore
+from penstock.state.keyvalue import KeyValueStore, SpaceStore
 from penstock.state.timestamped import TimestampedKeyValueStore, timestamp_of, value_decoder
 
 if TYPE_CHECKING:
@@ -74,29 +74,23 @@ class Expiry:
             self._index.put(mark, None)
 
 
-class ExpiringKeyValueStore(KeyValueStore[K, V]):
-    """A plain key-value store with a TTL."""
+class _Expiring(SpaceStore[K, V]):
+    """What stores with a TTL have in common."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         super().__init__(shard, spec)
-        self._decode = value_decoder(self._decode)
         self._expiry = Expiry(shard, spec, self._space)
-
-    def put(self, key: K, value: V | None, timestamp: int | None = None) -> None:
-        """Set a key's value as of `timestamp`, by default the store's time; None deletes it."""
-        time = max(self._expiry.time, 0) if timestamp is None else timestamp
-        self._expiry.put(self._key_bytes(key), None if value is None else _pack(time) + self._serialize(value))
 
     def observe(self, time: int) -> None:
         """Advance the store's time to `time`."""
         self._expiry.observe(time)
 
     def before_commit(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self._expiry.purge()
 
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         for key, value in zip(keys, values, strict=True):
             self._expiry.put(key, value)
 
@@ -107,31 +101,21 @@ class ExpiringKeyValueStore(KeyValueStore[K, V]):
         return self._expiry.scan(lower, upper, reverse)
 
 
-class ExpiringTimestampedStore(TimestampedKeyValueStore[K, V]):
-    """A timestamped store with a TTL."""
+class ExpiringKeyValueStore(_Expiring[K, V], KeyValueStore[K, V]):
+    """A plain key-value store with a TTL."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         super().__init__(shard, spec)
-        self._expiry = Expiry(shard, spec, self._space)
+        self._decode = value_decoder(self._decode)
 
-    def observe(self, time: int) -> None:
-        """Advance the store's time to `time`."""
-        self._expiry.observe(time)
+    def put(self, key: K, value: V | None, timestamp: int | None = None) -> None:
+        """Set a key's value as of `timestamp`, by default the store's time; None deletes it."""
+        time = max(self._expiry.time, 0) if timestamp is None else timestamp
+        self._expiry.put(self._key_bytes(key), None if value is None else _pack(time) + self._serialize(value))
 
-    def before_commit(self) -> None:
-        """See `Store`."""
-        self._expiry.purge()
 
-    def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
-        for key, value in zip(keys, values, strict=True):
-            self._put_raw(key, value)
-
-    def _raw_get(self, key: bytes) -> bytes | None:
-        return self._expiry.get(key)
-
-    def _raw_scan(self, lower: bytes | None, upper: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        return self._expiry.scan(lower, upper, reverse)
+class ExpiringTimestampedStore(_Expiring[K, V], TimestampedKeyValueStore[K, V]):
+    """A timestamped store with a TTL."""
 
     def _put_raw(self, key: bytes, raw: bytes | None) -> None:
         self._expiry.put(key, raw)

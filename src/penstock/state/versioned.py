@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.records import VersionedRecord
 from penstock.state.bounds import MAX_TIME
 from penstock.state.segments import Retention
-from penstock.state.store import null_key, plain_log
+from penstock.state.store import HistoryStore, plain_log
 from penstock.state.timestamped import timestamp_of
 from penstock.state.versions import Row, decode_row, min_timestamp_of, next_timestamp_of
 
@@ -35,16 +35,11 @@ _LATEST = b"\x00"
 _SEGMENT = b"\x01"
 
 
-class VersionedKeyValueStore(Generic[K, V]):
+class VersionedKeyValueStore(HistoryStore[K, V]):
     """A versioned key-value store. Its retention is also the grace period within which it accepts older versions."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
-        key, value = spec.serdes
-        self.name: str = spec.name
-        self._serialize_key = key.serialize
-        self._deserialize_key = key.deserialize
-        self._serialize = value.serialize
-        self._deserialize = value.deserialize
+        super().__init__(spec)
         self._retention = Retention(shard, spec)
         self._space = shard.space(spec.name, plain_log if spec.logged else None)
 
@@ -128,24 +123,16 @@ class VersionedKeyValueStore(Generic[K, V]):
         return self.all()
 
     def before_commit(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         upper = _SEGMENT + _pack(self._retention.floor)
         self._retention.purge(self._space, [(_SEGMENT, upper)], logged=True)
 
-    def discard(self) -> None:
-        """See `Store`."""
-
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         for row, value in zip(keys, values, strict=True):
             self._space.put(row, value)
             if value is not None:
                 self._retention.advance(next_timestamp_of(value) if row[:1] == _SEGMENT else timestamp_of(value))
-
-    def _key_bytes(self, key: K) -> bytes:
-        if key is None:
-            raise null_key(self.name)
-        return self._serialize_key(key)
 
     def _rows(self, key: bytes, since: int) -> Iterator[tuple[int, bytes]]:
         """Yield a key's segments and rows, newest segment first, down to the one that contains `since`."""

@@ -11,7 +11,7 @@ from penstock.errors import RegistryError, SerializationError
 from penstock.records import ValueAndTimestamp, Windowed
 from penstock.state.bounds import MAX_TIME
 from penstock.state.segments import KeyFirst, Layout, Occurrence, Retention, TimeFirst
-from penstock.state.store import null_key
+from penstock.state.store import StateStore, null_key
 from penstock.state.timestamped import entry_decoder, value_decoder
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class WindowReads(Generic[K, V]):
             yield _new(Windowed, (deserialize(key), start, min(start + size, MAX_TIME))), decode(raw)
 
 
-class WindowStore(WindowReads[K, V]):
+class WindowStore(WindowReads[K, V], StateStore):
     """A window store. With `retain_duplicates` each put adds another value to its key and window."""
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
@@ -145,14 +145,11 @@ class WindowStore(WindowReads[K, V]):
         return self._put_raw(key, None if value is None else self._serialize(value), window_start)
 
     def before_commit(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self._layout.purge()
 
-    def discard(self) -> None:
-        """See `Store`."""
-
     def restore(self, keys: list[bytes], values: list[bytes | None]) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         for row in keys:
             time, sequence = _unpack(row[-_SIZE:])
             self._retention.advance(time)
@@ -246,12 +243,12 @@ class TimestampedWindowStore(WindowStore[K, V]):
         return _pack_time(self._retention.segment(start)), _pack(start, self._sequence.value)
 
     def before_commit(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self.settle()
         super().before_commit()
 
     def discard(self) -> None:
-        """See `Store`."""
+        """See `StateStore`."""
         self._held.clear()
 
     def settle(self) -> None:

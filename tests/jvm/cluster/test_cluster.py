@@ -39,13 +39,13 @@ if __name__ == "__main__":
 IN_A_SESSION = """
 import json, os
 from penstock import App, StreamsBuilder
-from penstock.spark.context import open_session
+from penstock.spark.context import SparkSession, open_context
 
 builder = StreamsBuilder()
 builder.stream("cluster-lines", key=str, value=str).group_by_key().count(store="counts")
 if __name__ == "__main__":
     spark = json.loads(os.environ["SPARK"])
-    session = open_session("notebook", 6, spark)
+    session = SparkSession(open_context("notebook", 6, spark))
     for number in range(2):
         App(f"cluster-cell-{number}", builder.build()).run(until="latest", spark=spark)
     print("ended", flush=True)

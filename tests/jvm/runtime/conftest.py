@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.spark.context import SparkSession, open_session
+from penstock.spark.context import SparkSession, open_context
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = open_session("tests", 2, {})
+    session = SparkSession(open_context("tests", 2, {}))
     yield session
     session.stop()

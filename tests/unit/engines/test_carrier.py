@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ import pytest
 
 from penstock.engines.carrier import Carrier, Errand
 from penstock.engines.exchanging import Listen, Sending
-from penstock.engines.parts import by_lane, collected, divided
 from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, RestoreLane, RowsRequest, RunStep
+from penstock.epochs.parts import by_lane, collected, divided
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.walk import Act, walk_of
 from penstock.epochs.wire import OUT
@@ -136,11 +136,11 @@ def test_all_are_completed_before_the_error_that_matters_most_is_raised(
 
 def test_restored_lanes_report_by_their_numbers(program: Program) -> None:
     none: Any = None
-    seen: list[tuple[int, int]] = []
-    requests = [(position, RestoreLane(lane, none, none)) for lane, position in enumerate((1, 0, 1))]
-    restored = carrier_of(program, Slots()).restore(requests, lambda lane, left: seen.append((lane, left)))
+    seen: list[Mapping[int, int]] = []
+    requests = [RestoreLane(lane, none, none) for lane in range(3)]
+    restored = carrier_of(program, Slots()).restore([1, 0, 1], requests, seen.append)
     assert [(lane.lane, lane.found, lane.rows) for lane in restored] == [(lane, "behind", 5) for lane in range(3)]
-    assert sorted(seen) == [(0, 7), (1, 7), (2, 7)]
+    assert seen[-1] == {0: 7, 1: 7, 2: 7}
 
 
 @pytest.mark.parametrize(
@@ -156,10 +156,10 @@ def test_a_lost_restore_names_the_lanes_that_may_have_killed_a_slot(
     program: Program, answers: Sequence[str | None], lanes: set[int]
 ) -> None:
     none: Any = None
-    requests = [(lane, RestoreLane(lane, none, none)) for lane in range(3)]
+    requests = [RestoreLane(lane, none, none) for lane in range(3)]
     slots = Slots(*(None if answer is None else SlotLostError(answer, by_request=answer == "died") for answer in answers))
     with pytest.raises(SlotLostError) as error:
-        carrier_of(program, slots).restore(requests, lambda lane, left: None)
+        carrier_of(program, slots).restore(range(3), requests, lambda left: None)
     assert error.value.lanes == lanes
 
 
@@ -218,7 +218,7 @@ def test_a_slot_that_falls_silent_in_a_restore_is_lost_with_its_lane(
     slots = Slots(None, LATE, None)
     carrier = Carrier(program, slots.slot, patience_s, lambda slot: none)
     with pytest.raises(SlotLostError, match="late") as error:
-        carrier.restore([(lane, RestoreLane(lane, none, none)) for lane in range(3)], lambda lane, left: None)
+        carrier.restore(range(3), [RestoreLane(lane, none, none) for lane in range(3)], lambda left: None)
     carrier.close()
     assert error.value.lanes == {1}
     assert slots.patience_s == silent_s

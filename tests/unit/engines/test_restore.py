@@ -15,9 +15,10 @@ from penstock.engines.forked.slots import ForkedSlots
 from penstock.engines.one_host import OneHost
 from penstock.engines.port import SlotLostError
 from penstock.epochs.program import Program
-from penstock.epochs.restore import ChangelogRows, ReadChangelog, Restored
+from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.errors import StateError, TopicError
 from penstock.observation import Recorder
+from penstock.records import ChangelogRows
 from penstock.runtime.lane_restore import LaneRestore
 from tests.unit.engines.driving import ignore
 from tests.unit.engines.lending import LentSlots

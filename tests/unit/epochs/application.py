@@ -19,19 +19,21 @@ from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, lanes_topic
-from penstock.epochs.restore import ChangelogRows, ReadChangelog, Restored, restore_lane
+from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.standing import Committed
-from penstock.epochs.wire import Kind, decode_control, without_reports
+from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.outbox import Row
 from penstock.plan import plan
+from penstock.records import ChangelogRows
 from penstock.runtime.committed import committed_state
 from penstock.runtime.past import Past
 from penstock.runtime.progress import Progress
 from penstock.state import EPOCH, EngineKind, Mark, ShardState
 from penstock.testing import TopologyTestDriver
 from penstock.topology.bindings import changelog_topic
+from verification.harness.rows import without_reports
 from verification.harness.tasks import Tasks
 
 ID = "app"

@@ -21,7 +21,7 @@ from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch
-from penstock.epochs.wire import Kind, decode_control, without_reports
+from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers, LogAndContinue
 from penstock.lanes import gathering
 from penstock.lanes.blueprint import Blueprint
@@ -34,6 +34,7 @@ from penstock.records import Headers
 from penstock.serdes import Json
 from penstock.state import LaneState, memory_engine
 from tests.unit.epochs.application import ID, program_of
+from verification.harness.rows import without_reports
 
 Record = tuple[bytes | None, bytes | None, int, Headers]
 Epochs = list[list[Record]]

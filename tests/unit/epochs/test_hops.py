@@ -16,10 +16,11 @@ from penstock.epochs.hops import INPUT, bring_to, from_topics, own_mark, run_sta
 from penstock.epochs.in_process import parts
 from penstock.epochs.program import Epoch
 from penstock.epochs.routes import on_shards
-from penstock.epochs.wire import Control, Kind, control_row, decode_control, wire, without_reports
+from penstock.epochs.wire import Control, Kind, control_row, decode_control, wire
 from penstock.errors import StateError
 from penstock.state import LaneState, Mark, StoreKind, StoreSpec, memory_engine
 from tests.unit.epochs.application import SHARDS, Application, Raw, every_kind_of_store, program_of, some_records
+from verification.harness.rows import without_reports
 
 SPEC = StoreSpec("raw", StoreKind.RAW)
 

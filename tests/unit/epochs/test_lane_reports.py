@@ -14,10 +14,11 @@ from penstock.epochs import lane_reports
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.lane_reports import Watch
 from penstock.epochs.program import Epoch
-from penstock.epochs.wire import Control, LaneReport, control_row, reports_of, rows_about, without_reports
+from penstock.epochs.wire import Control, LaneReport, control_row, reports_of, rows_about
 from penstock.records import NO_HEADERS
 from penstock.state import LaneState, StoreKind, StoreSpec, memory_engine
 from tests.unit.epochs.application import program_of
+from verification.harness.rows import without_reports
 
 PROGRAM = program_of(Topology())
 PLAIN, SAMPLED = Epoch(5, 4, 0), Epoch(5, 4, 0, is_sampled=True)

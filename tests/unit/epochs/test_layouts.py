@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from penstock.epochs.home import Home, open_lane
-from penstock.epochs.restore import ChangelogRows, Restored
+from penstock.epochs.restore import Restored
 from penstock.epochs.shards import lane_of, shards_of
 from penstock.errors import TopicError
+from penstock.records import ChangelogRows
 from penstock.state import EPOCH, EngineKind
 from tests.unit.epochs.application import ID, SHARDS, Application, Place, Raw, by_key, driven, far_future, some_records
 from tests.unit.epochs.test_restoring_model import flip_in_values

@@ -14,9 +14,10 @@ from penstock import StreamsBuilder, Topology
 from penstock.epochs.home import open_lane
 from penstock.epochs.hops import own_mark
 from penstock.epochs.program import lanes_topic
-from penstock.epochs.restore import ChangelogRows, ReadChangelog, Restored, restore_lane
+from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.shards import shard_of
 from penstock.errors import BrokerError
+from penstock.records import ChangelogRows
 from penstock.state import MARK_LIFE_MS, EngineKind
 from tests.unit.epochs.application import ID, SHARDS, Application, Place, Raw, some_records
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock import faults
-from penstock.epochs.restore import ChangelogRows
+from penstock.records import ChangelogRows
 from tests.unit.epochs.application import Application, Place, by_key, driven, far_future, some_records
 
 pytestmark = pytest.mark.security(30)

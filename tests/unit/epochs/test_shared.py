@@ -33,7 +33,7 @@ from penstock.epochs.opened import OpenStores, open_stores
 from penstock.epochs.program import Epoch
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import shard_of
-from penstock.epochs.wire import WIRE, Kind, out, without_reports
+from penstock.epochs.wire import WIRE, Kind, out
 from penstock.errors import ProcessingError, StateError
 from penstock.faults import InjectedFaultError
 from penstock.handlers import ErrorHandlers
@@ -49,6 +49,7 @@ from tests.unit.epochs.application import (
     program_of,
     some_records,
 )
+from verification.harness.rows import without_reports
 from verification.harness.tasks import Tasks
 
 ENGINES = [EngineKind.LMDB, EngineKind.ROCKSDB]

@@ -1,4 +1,4 @@
-"""Rows between hops: they survive Spark unchanged, and control rows can be decoded."""
+"""Rows between hops: columns, control rows, and the order in which rows leave an epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from penstock.epochs.wire import (
     WIRE,
     Control,
     Kind,
-    arrived,
     control_row,
     decode_control,
     in_order_of_causes,
@@ -21,9 +20,7 @@ from penstock.epochs.wire import (
     out_rows,
     wire,
 )
-from penstock.lanes.epoch import FIRST, HEADERS, LAST, headers_array
-
-SPARKS_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+from penstock.lanes.epoch import FIRST, LAST, headers_array
 
 
 def test_columns_that_are_not_given_are_null() -> None:
@@ -46,33 +43,15 @@ def test_missing_headers_are_null() -> None:
     assert mixed == [None, [{"name": "a", "value": b"1"}, {"name": "b", "value": None}]]
 
 
-def test_headers_of_sparks_are_read_by_place_not_by_name() -> None:
-    rows = [None, [], [{"key": "a", "value": b"1"}, {"key": "b", "value": None}], [{"key": "a", "value": b"2"}]]
-    one, other = (pa.RecordBatch.from_arrays([pa.array(part, SPARKS_HEADERS)], ["headers"]) for part in (rows[:3], rows[3:]))
-    column = arrived([one, other], pa.schema([("headers", HEADERS)])).column("headers")
-    assert column.to_pylist() == [
-        None,
-        [],
-        [{"name": "a", "value": b"1"}, {"name": "b", "value": None}],
-        [{"name": "a", "value": b"2"}],
-    ]
+def test_no_records_are_an_empty_table() -> None:
+    assert from_topics([]).schema == WIRE
+    assert from_topics([]).num_rows == 0
 
 
 def test_headers_survive_a_batch_that_is_a_slice_of_another() -> None:
-    rows = [[{"key": "a", "value": b"1"}], None, [{"key": "b", "value": b"2"}, {"key": "c", "value": b"3"}], None]
-    batch = pa.RecordBatch.from_arrays([pa.array(rows, SPARKS_HEADERS)], ["headers"])
-    column = arrived([batch.slice(1, 2)], pa.schema([("headers", HEADERS)])).column("headers")
-    assert column.to_pylist() == [None, [{"name": "b", "value": b"2"}, {"name": "c", "value": b"3"}]]
-
-
-def test_no_headers_at_all_are_null_whatever_spark_calls_them() -> None:
-    batch = pa.RecordBatch.from_arrays([pa.nulls(2, SPARKS_HEADERS)], ["headers"])
-    assert arrived([batch], pa.schema([("headers", HEADERS)])).column("headers").to_pylist() == [None, None]
-
-
-def test_nothing_arrives_as_an_empty_table() -> None:
-    assert arrived([], WIRE).schema == WIRE
-    assert from_topics([]).num_rows == 0
+    rows = [{"headers": [{"name": "a", "value": b"1"}]}, {}, {"headers": [{"name": "b", "value": b"2"}]}, {}]
+    column = from_topics([pa.RecordBatch.from_pylist(rows, schema=INPUT).slice(1, 2)]).column("headers")
+    assert column.to_pylist() == [None, [{"name": "b", "value": b"2"}]]
 
 
 def test_records_keep_what_topics_say_about_them() -> None:

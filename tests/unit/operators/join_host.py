@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from penstock.errors import ProcessingError
+from penstock.errors import ATTRIBUTED, ProcessingError
 from penstock.metrics import UserMetrics
 from penstock.processor import Operator, View
 from penstock.records import NO_HEADERS, Headers, Process, RecordMetadata
@@ -106,7 +106,9 @@ class MemoryHost:
     def view(self, table: str) -> View:
         return self.views[table]
 
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def failed(self, error: Exception, key: Any) -> None:
+        if isinstance(error, ATTRIBUTED):
+            raise error
         self.failures.append(error)
         if not self.go_on:
             raise ProcessingError(str(error)) from error

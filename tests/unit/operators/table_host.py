@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from penstock.errors import ProcessingError
+from penstock.errors import ATTRIBUTED, ProcessingError
 from penstock.processor import Host, Operator, TableOperator, View
 from penstock.records import NO_HEADERS, Headers, Process, RecordMetadata
 from penstock.serdes import Int64, Serde, String
@@ -88,8 +88,10 @@ class NodeHost:
     def view(self, table: str) -> View:
         return self.bench.view(table)
 
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        self.bench.failures.append((self.node, error, key, value, timestamp, headers))
+    def failed(self, error: Exception, key: Any) -> None:
+        if isinstance(error, ATTRIBUTED):
+            raise error
+        self.bench.failures.append((self.node, error, key))
         if not self.bench.goes_on:
             raise ProcessingError(f"{self.node}: {error}") from error
 

@@ -194,7 +194,7 @@ def test_errors_of_user_code_name_the_node_and_others_pass_through() -> None:
     lane = bench(session(10), merger=lambda key, one, other: 1 // 0)
     lane.pipe("k", "a", 5)
     assert lane.pipe("k", "b", 6) == []
-    assert [failure[1:4] for failure in lane.failures] == [("k", "b", 6)]
+    assert [key for _, key in lane.failures] == ["k"]
     with pytest.raises(ProcessingError, match="downstream"):
         bench(session(10), downstream=fail).pipe("k", "a", 5)
 

@@ -216,7 +216,7 @@ def test_errors_of_user_code_name_the_node_and_others_pass_through() -> None:
 
     lane = bench(sliding(10), aggregator=lambda key, value, aggregate: 1 // 0)
     assert lane.pipe("k", "a", 30) == []
-    assert [failure[1:4] for failure in lane.failures] == [("k", "a", 30)]
+    assert [key for _, key in lane.failures] == ["k"]
     with pytest.raises(ProcessingError, match="downstream"):
         bench(sliding(10), downstream=fail).pipe("k", "a", 30)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from penstock.errors import ATTRIBUTED
 from penstock.processor import TableOperator
 from penstock.records import NO_HEADERS, Change, Headers, ValueAndTimestamp, Windowed
 from penstock.serdes import Int64, Serde, String
@@ -72,7 +73,7 @@ class Bench:
         self._downstream = downstream
         self.registers: dict[str, Register] = {}
         self.drops: list[str] = []
-        self.failures: list[tuple[Exception, Any, Any, int, Headers]] = []
+        self.failures: list[tuple[Exception, Any]] = []
         self.results: list[Result] = []
         self.headers: list[Headers] = []
         self.bind()
@@ -158,8 +159,10 @@ class Bench:
     def dropped(self, reason: str) -> None:
         self.drops.append(reason)
 
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        self.failures.append((error, key, value, timestamp, headers))
+    def failed(self, error: Exception, key: Any) -> None:
+        if isinstance(error, ATTRIBUTED):
+            raise error
+        self.failures.append((error, key))
 
 
 def nothing() -> str:

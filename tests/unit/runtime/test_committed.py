@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock import StreamsBuilder, tumbling
-from penstock.epochs.restore import ChangelogRows
 from penstock.errors import IncompatibleTopologyError, StateError
 from penstock.plan import TopologyFacts, encode_facts, facts
+from penstock.records import ChangelogRows
 from penstock.runtime.committed import (
     ACTIVE,
     TOPOLOGY,

@@ -71,7 +71,7 @@ class World:
         self.did.append("warm")
 
     def stand_by(self) -> Gone | None:
-        return stand_by(self, 10.0, Readiness(self.check, self.warm), self.stop)
+        return stand_by(self.last, 10.0, Readiness(self.check, self.warm), self.stop)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_processes_are_kept_warm_and_a_failure_is_only_logged(
 
     monkeypatch.setattr(module, "watch", lambda found, timeout_s, goes_on: lives_for_a_while(goes_on))
     with caplog.at_level(logging.ERROR):
-        assert stand_by(world, 10.0, Readiness(lambda: None, warm), world.stop) is not None
+        assert stand_by(world.last, 10.0, Readiness(lambda: None, warm), world.stop) is not None
     assert "this standby may need longer to take over" in caplog.text
     count = world.did.count("warm")
     wait_until("it has ended", lambda: not any(thread.name == "penstock-standby" for thread in threading.enumerate()), PATIENCE_S)

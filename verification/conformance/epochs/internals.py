@@ -25,9 +25,9 @@ from penstock.epochs.home import Home, lane_as_of, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, lanes_topic
-from penstock.epochs.restore import ChangelogRows, restore_lane
+from penstock.epochs.restore import restore_lane
 from penstock.epochs.shards import shards_of
-from penstock.epochs.wire import Kind, decode_control, without_reports
+from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers
 from penstock.lanes import gathering
 from penstock.lanes.blueprint import Blueprint
@@ -38,7 +38,7 @@ from penstock.lanes.stores import OwnShard
 from penstock.operators.foreign_keys import SubscriptionSend
 from penstock.plan import Plan
 from penstock.plan import plan as plan_of
-from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata, ValueAndTimestamp
+from penstock.records import NO_TIMESTAMP, ChangelogRows, Headers, RecordMetadata, ValueAndTimestamp
 from penstock.runtime.committed import committed_state
 from penstock.runtime.past import Past
 from penstock.runtime.progress import Progress
@@ -47,6 +47,7 @@ from penstock.state.bounds import MAX_TIME
 from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology
 from penstock.topology.bindings import changelog_topic
 from verification.conformance.epochs.router import Arrived, Origin
+from verification.harness.rows import without_reports
 
 ID = "epochs"
 Log = list[tuple[bytes, bytes | None] | None]

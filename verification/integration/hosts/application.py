@@ -19,7 +19,7 @@ from penstock import App
 from penstock.epochs.program import lanes_topic
 from penstock.records import Partition
 from penstock.runtime.application import RunningApplication
-from penstock.spark.context import open_session
+from penstock.spark.context import SparkSession, open_context
 from penstock.state import REGISTERS
 from penstock.topology import SourceNode
 from penstock.topology.bindings import changelog_topic
@@ -97,7 +97,7 @@ class ApplicationHost:
                 opening.enter_context(self._cluster)
             self._spark = {"master": "local[2]"} if self._cluster is None else self._cluster.settings
             if "spark" in self._engines:
-                session = open_session("integration", LANES_MAX, self._spark)
+                session = SparkSession(open_context("integration", LANES_MAX, self._spark))
                 opening.callback(session.stop)
             self._servers: dict[str, Any] = {"bootstrap.servers": self._broker.bootstrap_servers}
             self._admin = AdminClient(self._servers)

@@ -12,25 +12,16 @@ import pyarrow as pa
 from penstock.app import App
 from penstock.cli.samples.records import Sample, Samples, source_of
 from penstock.config import Config
+from penstock.epochs.wire import OUT
 from penstock.errors import BrokerError, ConfigError, SerializationError
 from penstock.kafka.clients import producer_settings, reach_brokers
 from penstock.kafka.producer import RowProducer
 from penstock.kafka.topics import InternalTopic, Topics
-from penstock.lanes.epoch import HEADERS
 from penstock.runtime.truth import Truth, program_of, settled
 from penstock.serdes import Serde
 from penstock.topology import SourceNode
 
-_ROWS = pa.schema(
-    [
-        pa.field("name", pa.int16()),
-        pa.field("partition", pa.int32()),
-        pa.field("timestamp", pa.int64()),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", HEADERS),
-    ]
-)
+_ROWS = pa.schema([OUT.field(name) for name in ("name", "partition", "timestamp", "key", "value", "headers")])
 _LOOK_EVERY_S = 0.1
 KEPT = {"retention.ms": "-1"}
 """Of topics that are created: samples may have old timestamps, and so do their results. Brokers would soon delete them."""

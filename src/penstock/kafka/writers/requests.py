@@ -32,7 +32,7 @@ class _TakenOver(Response):
 
 
 class _TakeOverStruct(RequestStruct):
-    """The fields of `take_over`, version 4."""
+    """The fields of `TakeOver`, version 4."""
 
     API_KEY = 22
     API_VERSION = 4
@@ -47,7 +47,7 @@ class _TakeOverStruct(RequestStruct):
     )
 
 
-class _TakeOver(Request[_TakeOverStruct]):
+class TakeOver(Request[_TakeOverStruct]):
     """Takes over a transactional id: fences its producer, and aborts the transaction that is open."""
 
     API_KEY = 22
@@ -69,7 +69,7 @@ class _Ended(Response):
 
 
 class _EndStruct(RequestStruct):
-    """The fields of `end`, version 5."""
+    """The fields of `End`, version 5."""
 
     API_KEY = 26
     API_VERSION = 5
@@ -84,7 +84,7 @@ class _EndStruct(RequestStruct):
     )
 
 
-class _End(Request[_EndStruct]):
+class End(Request[_EndStruct]):
     """Commits or aborts a transaction; the answer has the producer id and epoch of the next one."""
 
     API_KEY = 26
@@ -114,7 +114,7 @@ class _Supported(Response):
 
 
 class _FeaturesStruct(RequestStruct):
-    """The fields of `features`, version 3."""
+    """The fields of `Features`, version 3."""
 
     API_KEY = 18
     API_VERSION = 3
@@ -131,7 +131,7 @@ class _FeaturesStruct(RequestStruct):
         return ResponseHeader_v0.decode(read_buffer)
 
 
-class _Features(Request[_FeaturesStruct]):
+class Features(Request[_FeaturesStruct]):
     """Asks a broker what the cluster supports."""
 
     API_KEY = 18
@@ -142,26 +142,7 @@ class _Features(Request[_FeaturesStruct]):
         return request_struct_class("penstock", "1", {})
 
 
-END_KEY = 26
-"""The key of requests that end a transaction."""
-
-
-def take_over(transactional_id: str, timeout_ms: int) -> Any:
-    """Return the request that takes over a transactional id: fences its producer, and aborts the transaction that is open."""
-    return _TakeOver(transactional_id, timeout_ms)
-
-
-def end(transactional_id: str, producer_id: int, producer_epoch: int, is_commit: bool) -> Any:
-    """Return the request that ends a transaction; the answer has the producer id and epoch of the next one."""
-    return _End(transactional_id, producer_id, producer_epoch, is_commit)
-
-
-def features() -> Any:
-    """Return the request for what the cluster supports."""
-    return _Features()
-
-
 def levels_of(answer: Any) -> dict[str, int]:
-    """Return the level of each feature that the cluster uses, from the answer to `features`."""
+    """Return the level of each feature that the cluster uses, from the answer to `Features`."""
     found = answer.tags.get(_FINALIZED_FEATURES)
     return {} if found is None else {name: most for name, most, _, _ in _FEATURE.decode(BytesIO(found)) or ()}

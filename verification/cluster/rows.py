@@ -107,7 +107,7 @@ def returned(times: int, trial: ClusterTrial) -> None:
 _EXECUTORS_WRITE, _DRIVER_WRITES = (Conditions(settings={"PENSTOCK_WRITERS": who}) for who in ("executors", "driver"))
 _MORE_LANES = Conditions(settings={**_EXECUTORS_WRITE.settings, "PENSTOCK_LANES": "8"})
 _FAULTS: Mapping[str, tuple[Callable[[int, ClusterTrial], None], int, int, Conditions]] = {
-    "executors": (executors, 3, 30, _EXECUTORS_WRITE),
+    "executors": (executors, 3, 20, _EXECUTORS_WRITE),
     "hosts": (hosts, 2, 6, _EXECUTORS_WRITE),
     "zombies": (zombies, 1, 5, _EXECUTORS_WRITE),
     "drivers": (drivers, 2, 10, _EXECUTORS_WRITE),

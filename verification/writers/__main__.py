@@ -14,10 +14,10 @@ from verification.writers import faults, speed
 
 REPORT = Path("reports/writers.json")
 TIMES = {
-    "killed-writers": (3, 30),
-    "late-writers": (2, 10),
-    "lost-answers": (4, 20),
-    "new-drivers": (2, 10),
+    "killed-writers": (3, 15),
+    "late-writers": (2, 5),
+    "lost-answers": (4, 10),
+    "new-drivers": (2, 5),
     "failovers": (1, 6),
     "overflown-epochs": (0, 1),
     "repeated-writes": (1, 2),

@@ -6,6 +6,7 @@ If a single record is too large, the handler of processing errors decides.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -24,6 +25,9 @@ _log = logging.getLogger(__name__)
 
 _TRIES = 4
 """How often an epoch of the same size is run if a slot dies or fails: it may be too large, or someone has killed the slot."""
+
+_SMALL_S = 0.1
+"""A job that is expected to take longer than this is worth dividing, however few its records are: their functions are slow."""
 
 _FEWER_HELPS = 0.9
 """If half the records still give more than this part of the output, the output does not depend on the records."""
@@ -84,7 +88,8 @@ Take = Callable[[Mapping[Partition, int], Mapping[Partition, int], Collection[Pa
 class Attempts:
     """Runs the jobs of epochs, and learns from them how large they can be.
 
-    An epoch of up to `small` records runs in one task, a larger one in `lanes` tasks. `on_retry` is called before each retry.
+    An epoch of up to `small` records runs in one task unless they are slow, a larger one in `lanes` tasks. `on_retry` is called
+    before each retry.
     """
 
     def __init__(
@@ -165,18 +170,26 @@ class Attempts:
                 return Fitted(epoch, rows, ends)
 
     def _tried(self, epoch: Epoch, given: Offer, ends: Mapping[Partition, int]) -> pa.Table:
-        is_small = given.count(ends) <= self._small
-        ranges = given.ranges(ends)
+        count, ranges = given.count(ends), given.ranges(ends)
+        is_small = self._is_small(count)
         if not ranges:
             return self.tick(epoch)
+        began = time.monotonic()
         try:
             rows = self._carried(epoch, lambda attempt: self._jobs.run(attempt, is_small, ranges))
-        except EpochTooLargeError:
+        except EpochTooLargeError as error:
+            if isinstance(error.__cause__, LateError):
+                self._size.job_took(count, time.monotonic() - began)
             self._is_over_bound = False
             self._attempt += 1  # fences tasks of the failed job that still run
             raise
-        self._learn(epoch, given.count(ends), measured_in(rows))
+        self._size.job_took(count, time.monotonic() - began)
+        self._learn(epoch, count, measured_in(rows))
         return rows
+
+    def _is_small(self, count: int) -> bool:
+        """Whether one task runs so many records."""
+        return count <= self._small and self._size.job_s(count) <= _SMALL_S
 
     def _carried(self, epoch: Epoch, run: Callable[[Epoch], pa.Table]) -> pa.Table:
         """Run the job of an epoch; again, after a roll-back, if a slot was lost or has failed without a reason that is known."""
@@ -236,4 +249,4 @@ class Attempts:
         if self._is_unbounded or not count:
             return 0
         most = self._size.most_bytes
-        return most * 3 // 2 if count <= self._small else max(2 * most // self._lanes, most // 4)
+        return most * 3 // 2 if self._is_small(count) else max(2 * most // self._lanes, most // 4)

@@ -1,8 +1,9 @@
 """The size of the next epoch, learned from earlier ones: bytes in and bytes out per record, and time.
 
-The first epoch of a start is small, because nothing is known yet and the first commit should come soon. Epochs grow while their
-records take less than the target time. An epoch also has a fixed cost, seconds on a busy machine, which a smaller size would not
-reduce: so only the time that grows with the records counts. An epoch that is too large is retried with half of its records.
+The first epoch of a start is small, because nothing is known yet and the first commit should come soon, even if each record waits
+for a slow service. Epochs grow while their records take less than the target time. An epoch also has a fixed cost, seconds on a
+busy machine, which a smaller size would not reduce: so only the time that grows with the records counts. An epoch that is too
+large is retried with half of its records, or as few as its time allows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from penstock.records import Partition
 from penstock.runtime.share import Room
 
-FIRST_RECORDS = 1_000
+FIRST_RECORDS = 64
 """The number of records in the first epoch of a start."""
 
 TARGET_S = 4.0
@@ -29,6 +30,9 @@ _FADE = 0.5
 """Earlier measurements count half as much with each new one."""
 
 _LEAST_BYTES = 1.0
+
+_JOB_FIXED_S = 0.01
+"""A job of less time than this says nothing about the time of a record."""
 
 _RECENT_EPOCHS = 8
 _LEAST_SPREAD = 1.25
@@ -49,6 +53,7 @@ class EpochSize:
         self._target_s = target_s
         self._records = min(first_records, most_records)
         self._is_first = True
+        self._record_s = 0.0
         self._fixed_s: float | None = None
         self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT_EPOCHS)
         self._failed_at: int | None = None
@@ -83,6 +88,15 @@ class EpochSize:
         """Learn how many bytes of rows an epoch's records gave."""
         self._sent_records = _FADE * self._sent_records + records
         self._sent_bytes = _FADE * self._sent_bytes + size
+
+    def job_took(self, records: int, seconds: float) -> None:
+        """Learn how long a job was busy with so many records, or that it was given up after this time."""
+        if seconds > _JOB_FIXED_S:
+            self._record_s = (seconds - _JOB_FIXED_S) / records
+
+    def job_s(self, records: int) -> float:
+        """Return how long a job of so many records is expected to take."""
+        return records * self._record_s
 
     def went_well(self, records: int, seconds: float) -> None:
         """Learn from a committed epoch of so many records and seconds."""
@@ -123,7 +137,8 @@ class EpochSize:
     def was_too_large(self, records: int) -> None:
         """Learn that an epoch of so many records was too large."""
         self._failed_at, self._calm = records, 0
-        self._records = max(1, min(self._records, records // 2))
+        in_time = self._target_s / self._record_s if self._record_s else records
+        self._records = max(1, min(self._records, records // 2, int(in_time)))
 
     def was_given_up(self) -> None:
         """Let epochs grow again at once: the record that was too large is given up."""

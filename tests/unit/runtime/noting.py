@@ -148,7 +148,7 @@ def epochs_of(noted: Noted, **options: Any) -> Epochs:
     barrier = options.pop("barrier", None) or Barrier(noted)
     recorder = options.pop("recorder", None) or Recorder()
     point = StartingPoint(options.pop("start", START), {"out": 3}, {"a": "id-a"}, {"c": "id-c"}, options.pop("first_rows", None))
-    size = options.pop("size", None) or EpochSize(1_000, 1 << 20)
+    size = options.pop("size", None) or EpochSize(1_000, 1 << 20, first_records=1_000)
     bounds = Bounds(5, size, options.pop("limits", {}), options.pop("in_flight", 0))
     ends = Ends(options.pop("changelog_ends", dict), options.pop("input_ends", dict))
     return Epochs(program, noted, barrier, point, bounds, ends, Contributions(**options), recorder)

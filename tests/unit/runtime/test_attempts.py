@@ -104,6 +104,35 @@ class Given:
         return self.attempts.run(EPOCH, Offer({A0: 100, A1: 7}, {A0: 100 + there, A1: 7 + other}))
 
 
+class TestSlowFunctions:
+    """Five milliseconds a record."""
+
+    @pytest.fixture
+    def given(self, monkeypatch: pytest.MonkeyPatch) -> Given:
+        now = 0.0
+
+        def answer(count: int, epoch: Epoch) -> pa.Table:
+            nonlocal now
+            now += count * 0.005
+            if count > 8_000:
+                raise LateError("no answer")
+            return rows()
+
+        monkeypatch.setattr("penstock.runtime.attempts.time.monotonic", lambda: now)
+        return Given(answer, small=2_000)
+
+    def test_few_slow_records_are_divided_among_lanes(self, given: Given) -> None:
+        for _ in range(2):
+            given.run(64)
+        given.run(15)
+        assert given.jobs.small == [True, False, True]
+
+    def test_an_epoch_that_was_late_is_cut_to_what_its_time_allows(self, given: Given) -> None:
+        given.size = given.attempts._size = EpochSize(10_000, MOST, first_records=10_000)
+        given.run(10_000)
+        assert given.jobs.counts == [10_000, 800]
+
+
 class TestInput:
     def test_a_whole_micro_batch_is_taken_from_spark(self) -> None:
         given = Given(fits_up_to(1_000))

@@ -36,10 +36,10 @@ class TestGrowth:
     def test_epochs_grow_by_a_factor_while_they_are_quick(self) -> None:
         found = sized()
         sizes = []
-        for _ in range(6):
+        for _ in range(8):
             sizes.append(taken(found))
             found.went_well(sizes[-1], 0.2)
-        assert sizes == [FIRST_RECORDS * GROWTH**n for n in range(5)] + [500_000]
+        assert sizes == [FIRST_RECORDS * GROWTH**n for n in range(7)] + [500_000]
 
     @pytest.mark.parametrize("ms", [0.05, 1, 5, 200])
     def test_epochs_approach_the_target_time(self, ms: float) -> None:
@@ -50,7 +50,7 @@ class TestGrowth:
         """A busy machine takes two of the four seconds for an empty epoch."""
         found = sized()
         sizes = []
-        for _ in range(7):
+        for _ in range(9):
             sizes.append(taken(found))
             found.went_well(sizes[-1], 2.0 + sizes[-1] * 4e-6)
         assert sizes[-1] > 400_000
@@ -119,7 +119,7 @@ class TestBytes:
         assert found.bytes_of(A0) == pytest.approx(100, abs=1)
 
     def test_the_output_of_records_limits_an_epoch_too(self) -> None:
-        found = sized(size=100 * MB)
+        found = EpochSize(500_000, 100 * MB, first_records=10_000)
         found.read({A0: (1_000, 100_000)})
         found.sent(1_000, 100 * MB)
         assert taken(found) == 1_000
@@ -134,8 +134,15 @@ class TestFailures:
         while not sizes or sizes[-1] > 1:
             sizes.append(taken(found))
             found.was_too_large(sizes[-1])
-        assert sizes == [1_000, 500, 250, 125, 62, 31, 15, 7, 3, 1]
+        assert sizes == [64, 32, 16, 8, 4, 2, 1]
         assert taken(found) == 1
+
+    def test_one_that_took_too_long_is_cut_to_what_the_target_time_allows(self) -> None:
+        found = sized()
+        grown(found, 1e-6)
+        found.job_took(200_000, 240.0)
+        found.was_too_large(200_000)
+        assert taken(found) == pytest.approx(200_000 * 4.0 / 240.0, rel=0.01)
 
     def test_for_a_while_no_epoch_is_as_large_again(self) -> None:
         found = sized()
@@ -161,3 +168,15 @@ class TestFailures:
         while taken(found) > 1:
             found.was_too_large(taken(found))
         assert grown(found, 1e-7, epochs=CALM_EPOCHS + 12) == 500_000
+
+
+class TestTimeOfAJob:
+    def test_it_follows_the_last_job_that_was_long_enough_to_tell(self) -> None:
+        found = sized()
+        assert found.job_s(1_000) == 0
+        found.job_took(64, 0.33)
+        assert found.job_s(800) == pytest.approx(4.0)
+        found.job_took(1, 0.009)
+        assert found.job_s(800) == pytest.approx(4.0)
+        found.job_took(800, 0.018)
+        assert found.job_s(2_000) == pytest.approx(0.02)

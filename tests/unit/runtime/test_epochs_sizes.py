@@ -135,7 +135,7 @@ class TestSizes:
     """One micro-batch of Spark may become several epochs."""
 
     def test_input_that_is_too_large_for_one_epoch_becomes_several(self, noted: Noted) -> None:
-        epochs = epochs_of(noted, size=EpochSize(100, 1 << 20))
+        epochs = epochs_of(noted, size=EpochSize(100, 1 << 20, first_records=100))
         epochs.on_input(ends(a0=170, b0=110))
         assert noted.ranges == [
             {A0: (10, 77), B0: (30, 63)},

@@ -1,19 +1,22 @@
-"""A picture of Spark's UI beside a running application: the lane job, whose tasks are its slots."""
+"""A picture of Spark's UI beside a running application: the lane job, whose tasks are its slots, and the one before it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from penstock.spark.lane_job import LEASE_S
 from verification.harness.broker import Broker
 from verification.harness.chromium import Chromium
 from verification.harness.processes import free_port
 from verification.pictures.camera import Camera
 from verification.pictures.running_shop import running_shop
 
-_WATCHED_S = 20.0
+_WATCHED_S = LEASE_S + 40
+"""Until the first lane job has ended, and the next runs."""
+
 _LANES = 2
 _WITHOUT_PATH = """
-document.querySelectorAll('#activeJob-table a').forEach((one) => {
+document.querySelectorAll('#activeJob-table a, #completedJob-table a').forEach((one) => {
   one.textContent = one.textContent.replace(/ at .*[/]penstock[/]/, " at penstock/");
 })
 """
@@ -38,8 +41,8 @@ def pictures(broker: Broker, directory: Path, into: Path) -> list[Path]:
         camera = Camera(browser, into)
         browser.rest(_WATCHED_S)
         camera.open(f"http://127.0.0.1:{port}/jobs/")
-        browser.wait_for("document.querySelector('#activeJob-table')")
-        assert "penstock shop-orders: slots 0-1" in browser.run("document.body.innerText")
+        browser.wait_for("document.querySelector('#activeJob-table') && document.querySelector('#completedJob-table')")
+        assert "penstock shop-orders: slots 0-1, epochs" in browser.run("document.body.innerText")
         browser.run(_WITHOUT_PATH)
         camera.take("spark-ui-jobs")
         return camera.taken

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.kafka.writers.brokers import Attempts, Brokers, client_arguments
+from penstock.kafka.writers.brokers import TRANSACTION, Attempts, Brokers, client_arguments
 from penstock.kafka.writers.publisher import Writing
 
 SERVERS = {"bootstrap.servers": "a:1,b:2"}
@@ -79,6 +79,37 @@ def test_the_client_is_silent_unless_the_user_wants_to_hear_it(
     monkeypatch.setattr(logger, "level", set_by_the_user)
     Brokers({"bootstrap.servers": "nowhere:1"}, patience_s=0).close()
     assert logger.level == level
+
+
+def test_a_broker_that_does_not_take_part_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[set[str]] = [set(), {"broker"}]
+    closed: list[object] = []
+
+    class Client:
+        def __init__(self, **arguments: Any) -> None:
+            self.cluster = self
+
+        async def bootstrap(self) -> None:
+            self._known = known.pop(0)
+
+        def brokers(self) -> set[str]:
+            return self._known
+
+        async def coordinator_lookup(self, kind: object, key: str) -> int:
+            assert self._known, "as the client itself"
+            return 7
+
+        async def send(self, node: int, request: object, group: object) -> int:
+            return node
+
+        async def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr("penstock.kafka.writers.brokers.AIOKafkaClient", Client)
+    brokers = Brokers({"bootstrap.servers": "nowhere:1"}, patience_s=10)
+    assert brokers.run(brokers.ask(TRANSACTION, "app", None, lambda answer: 0, "asking")) == 7
+    assert (known, len(closed)) == ([], 1)
+    brokers.close()
 
 
 def test_pauses_between_attempts_grow_until_the_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.errors import BrokerNotAvailableError
 from aiokafka.errors import KafkaError as AioError
 from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError
@@ -106,6 +107,8 @@ class Brokers:
             client = AIOKafkaClient(**self._arguments)
             try:
                 await client.bootstrap()
+                if not client.cluster.brokers():  # one that just starts answers before it takes part
+                    raise BrokerNotAvailableError("no broker takes part in the cluster yet")
             except AioError as error:
                 await client.close()
                 raise NoAnswerError(str(error)) from error

@@ -1,6 +1,6 @@
 """The components of a release in CycloneDX's form: the packages that it needs, as they are locked. The wheel bundles none.
 
-`python -m tools.components DIRECTORY` writes `penstock-VERSION.cdx.json` there. The same lock gives the same bytes.
+`python -m tools.components DIRECTORY` writes `penstock_streams-VERSION.cdx.json` there. The same lock gives the same bytes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tools.project import ROOT, metadata, version
+from tools.project import FILES, ROOT, metadata, version
 
 LOCK = ROOT / "requirements.lock"
-NAME = "penstock"
+NAME = str(metadata().name)
 
 
 class Locked(NamedTuple):
@@ -101,7 +101,7 @@ def _component(name: str, package: Locked, ref: str) -> dict[str, Any]:
 
 def main(directory: str) -> None:
     """Write the list into a directory."""
-    path = Path(directory) / f"{NAME}-{version()}.cdx.json"
+    path = Path(directory) / f"{FILES}-{version()}.cdx.json"
     path.write_text(json.dumps(components(), indent=2) + "\n", encoding="utf-8")
     sys.stdout.write(f"{path}\n")
 

@@ -8,6 +8,8 @@ from hatchling.metadata.core import CoreMetadata, ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
 ROOT = Path(__file__).resolve().parents[1]
+FILES = "penstock_streams"
+"""What names of wheels and sdists begin with: the name of the distribution, as a name of files."""
 
 
 def metadata(root: Path = ROOT) -> CoreMetadata:
@@ -17,4 +19,4 @@ def metadata(root: Path = ROOT) -> CoreMetadata:
 
 def version(root: Path = ROOT) -> str:
     """Return the project's version."""
-    return str(metadata(root).version)
+    return str(ProjectMetadata(str(root), PluginManager()).version)

@@ -17,9 +17,10 @@ from zipfile import ZipFile
 
 from packaging.version import InvalidVersion, Version
 
-from tools.project import ROOT, version
+from tools.project import FILES, ROOT, version
 
 PACKAGE = "src/penstock"
+VERSION = f"{PACKAGE}/version.py"
 
 
 def problems(directory: Path, root: Path = ROOT) -> list[str]:
@@ -38,12 +39,12 @@ def version_problems(number: str) -> Iterator[str]:
     try:
         found = Version(number)
     except InvalidVersion:
-        yield f"version: {number!r} is not a version by PEP 440. Correct it in pyproject.toml."
+        yield f"version: {number!r} is not a version by PEP 440. Correct it in {VERSION}."
         return
     if str(found) != number:
-        yield f"version: {number!r} is not in its normal form. Write {str(found)!r} in pyproject.toml."
+        yield f"version: {number!r} is not in its normal form. Write {str(found)!r} in {VERSION}."
     if found.is_devrelease or found.local:
-        yield f"version: {number} is one of development. Set the version of the release in pyproject.toml."
+        yield f"version: {number} is one of development. Set the version of the release in {VERSION}."
 
 
 def changelog_problems(number: str, text: str) -> Iterator[str]:
@@ -74,8 +75,8 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def _built(number: str, directory: Path, root: Path) -> Iterator[str]:
-    wheel, sdist = directory / f"penstock-{number}-py3-none-any.whl", directory / f"penstock-{number}.tar.gz"
-    listing = directory / f"penstock-{number}.cdx.json"
+    stem = f"{FILES}-{number}"
+    wheel, sdist, listing = (directory / f"{stem}{rest}" for rest in ("-py3-none-any.whl", ".tar.gz", ".cdx.json"))
     missing = [path.name for path in (wheel, sdist, listing) if not path.is_file()]
     if missing:
         yield f"files: {directory} has no {', '.join(missing)}. Run: make dist"
@@ -91,7 +92,7 @@ def _built(number: str, directory: Path, root: Path) -> Iterator[str]:
 
 def wheel_problems(wheel: Path, number: str, root: Path) -> Iterator[str]:
     """Check that the wheel has all files of the package and its license, and no more."""
-    info = f"penstock-{number}.dist-info"
+    info = f"{FILES}-{number}.dist-info"
     wanted = {f"penstock/{path}" for path in _tracked(root)}
     with ZipFile(wheel) as content:
         found = {name for name in content.namelist() if not name.startswith(f"{info}/")}
@@ -108,7 +109,7 @@ def wheel_problems(wheel: Path, number: str, root: Path) -> Iterator[str]:
 def sdist_problems(sdist: Path, number: str, root: Path) -> Iterator[str]:
     """Check that the sdist has all files of the package, and what a wheel is built with."""
     with tarfile.open(sdist) as content:
-        found = {name.removeprefix(f"penstock-{number}/") for name in content.getnames()}
+        found = {name.removeprefix(f"{FILES}-{number}/") for name in content.getnames()}
     files = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "PKG-INFO"}
     wanted = {f"{PACKAGE}/{path}" for path in _tracked(root)} | files
     cure = "See tool.hatch.build.targets.sdist in pyproject.toml."

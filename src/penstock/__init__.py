@@ -74,6 +74,7 @@ from penstock.timing import (
     watermark_from,
 )
 from penstock.topology import Topology
+from penstock.version import __version__
 
 __all__ = [
     "App",
@@ -120,6 +121,7 @@ __all__ = [
     "WindowedCogroupedKStream",
     "WindowedKStream",
     "Windows",
+    "__version__",
     "agg",
     "bounded_disorder",
     "col",

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
+from penstock.version import DISTRIBUTION
 
 
 def extra(name: str, module: str, who: str = "This serde") -> Any:
@@ -14,7 +15,9 @@ def extra(name: str, module: str, who: str = "This serde") -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError:
-        raise TopologyError(f"{who} needs the module {module!r}. Install it with: pip install 'penstock[{name}]'.") from None
+        raise TopologyError(
+            f"{who} needs the module {module!r}. Install it with: pip install '{DISTRIBUTION}[{name}]'."
+        ) from None
 
 
 def provided(group: str, name: str, setting: str) -> Any:

@@ -105,7 +105,7 @@ def test_what_the_wheel_needs_is_listed_with_its_checksums(tmp_path: Path) -> No
     listing = components()
     assert (listing["bomFormat"], listing["specVersion"]) == ("CycloneDX", "1.6")
     own = listing["metadata"]["component"]
-    assert own["purl"] == f"pkg:pypi/penstock@{wheel.name.split('-')[1]}"
+    assert own["purl"] == f"pkg:pypi/penstock-streams@{wheel.name.split('-')[1]}"
     parts = {part["bom-ref"]: part for part in listing["components"]}
     assert all(part["externalReferences"] for part in parts.values())
     assert all(file["hashes"] for part in parts.values() for file in part["externalReferences"])

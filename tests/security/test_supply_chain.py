@@ -7,13 +7,14 @@ import json
 import re
 import subprocess
 import sys
-from importlib.metadata import packages_distributions, requires
+from importlib.metadata import packages_distributions
 from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
 
 from tests.tidy.rules import SourceFile, product_runs_only_its_own_code
+from tools.project import metadata
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "penstock"
@@ -93,7 +94,9 @@ def canonical(name: str) -> str:
 
 
 def declared() -> set[str]:
-    return {canonical(re.split(r"[^\w.-]", text, maxsplit=1)[0]) for text in requires("penstock") or []}
+    project = metadata()
+    given = [*project.dependencies, *(text for extra in project.optional_dependencies.values() for text in extra)]
+    return {canonical(re.split(r"[^\w.-]", text, maxsplit=1)[0]) for text in given}
 
 
 @pytest.mark.security(34)

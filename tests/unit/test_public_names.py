@@ -58,6 +58,7 @@ TOP = [
     "WindowedCogroupedKStream",
     "WindowedKStream",
     "Windows",
+    "__version__",
     "agg",
     "bounded_disorder",
     "col",

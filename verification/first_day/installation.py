@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from penstock.version import DISTRIBUTION
 from verification.harness.processes import ROOT, HarnessError
 
 _KEPT = re.compile(
@@ -35,17 +36,17 @@ def build_wheel(directory: Path) -> Path:
     )
     if done.returncode != 0:
         raise HarnessError(f"the wheel cannot be built:\n{done.stdout}{done.stderr}")
-    [wheel] = directory.glob("penstock-*.whl")
+    [wheel] = directory.glob("penstock_streams-*.whl")
     return wheel
 
 
 def constraints(lock: str, wheel: Path) -> str:
-    """Return constraints for pip: the locked versions, without hashes, and the built wheel as the only penstock.
+    """Return constraints for pip: the locked versions, without hashes, and the built wheel as the only Penstock.
 
     With hashes, pip would ask for one of the wheel as well, and constraints may not have extras.
     """
     locked = [f"{name}{version} {marker}".strip() for name, version, marker in _LOCKED.findall(lock)]
-    return "".join(f"{line.strip()}\n" for line in [*locked, f"penstock @ {wheel.as_uri()}"])
+    return "".join(f"{line.strip()}\n" for line in [*locked, f"{DISTRIBUTION} @ {wheel.as_uri()}"])
 
 
 def reader_environment(given: Mapping[str, str], programs: Path) -> dict[str, str]:

@@ -23,6 +23,7 @@ from penstock.cli.options import (
     Yes,
 )
 from penstock.errors import PenstockError
+from penstock.version import __version__
 
 # Imported by the command that needs them: Spark and the Kafka client take a second to import, and `--help` needs neither.
 # ruff: noqa: PLC0415
@@ -50,6 +51,21 @@ commands: typer.Typer = typer.Typer(
     help="Kafka Streams for Python, on Apache Spark.",
 )
 commands.add_typer(dead_letter_commands, name="dlq")
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@commands.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 class Format(str, Enum):

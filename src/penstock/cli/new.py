@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import version
 from pathlib import Path
 from string import Template
 
 from penstock.cli.screen import output_console, shown
 from penstock.errors import ConfigError
+from penstock.version import DISTRIBUTION, __version__
 
 _TEMPLATES = Path(__file__).parent / "scaffold"
 _SUFFIX = ".template"
@@ -30,7 +30,7 @@ def create_project(name: str, parent: Path) -> list[Path]:
         raise ConfigError(f"new: {str(directory)!r} exists. Choose another name, or remove it first.") from None
     except OSError as error:
         raise ConfigError(f"new: cannot create {str(directory)!r}: {error.strerror}.") from None
-    values = {"name": name, "version": version("penstock")}
+    values = {"name": name, "distribution": DISTRIBUTION, "version": __version__}
     created = []
     for template in sorted(_TEMPLATES.rglob(f"*{_SUFFIX}")):
         path = _target(template.relative_to(_TEMPLATES))

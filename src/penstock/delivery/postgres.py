@@ -68,7 +68,7 @@ class Postgres(Target):
     a dict of them, for a deletion of those in `key`. The table must exist, and have a unique index on `key`. `dsn` is a
     connection string; `env:NAME` or `file:PATH` reads it from there.
 
-    Needs `pip install 'penstock[postgres]'`.
+    Needs `pip install 'penstock-streams[postgres]'`.
 
     Example:
         >>> from penstock.delivery import Postgres

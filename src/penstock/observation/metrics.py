@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +30,7 @@ from penstock.observation.client_metrics import families_of_clients
 from penstock.observation.recorder import Recorder
 from penstock.observation.reports import DEAD_LETTERS, EpochReport, RestoreReport
 from penstock.observation.user_metrics import families_of_users
+from penstock.version import __version__
 
 if TYPE_CHECKING:
     from penstock.spark.memory import JvmReport
@@ -79,7 +79,7 @@ class Metrics(Collector):
         epoch_timeout_s: float,
         jvm: Callable[[], JvmReport | None] = lambda: None,
     ) -> None:
-        self._about = {"application": application_id, "version": version("penstock")}
+        self._about = {"application": application_id, "version": __version__}
         self._recorder = recorder
         self._state = state
         self._epoch_timeout_s = epoch_timeout_s

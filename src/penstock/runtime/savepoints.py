@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timezone
-from importlib.metadata import version
 from pathlib import Path
 
 from penstock.barrier import CommitMetadata
@@ -33,6 +32,7 @@ from penstock.runtime.savepoint_files import Manifest, SavedOffset, SavedTopic, 
 from penstock.runtime.truth import committed_facts
 from penstock.state import last_registers
 from penstock.topology.bindings import changelog_topic
+from penstock.version import __version__
 
 _SETTINGS = (
     "cleanup.policy",
@@ -97,7 +97,7 @@ class _Saving:
         return Manifest(
             savepoint_id=uuid.uuid4().hex,
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            penstock=version("penstock"),
+            penstock=__version__,
             application_id=self._id,
             cluster_id=self._topics.cluster_id(),
             epoch=newest.epoch,

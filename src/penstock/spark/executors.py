@@ -18,8 +18,9 @@ from pyspark import SparkContext
 
 from penstock.errors import ConfigError
 from penstock.spark.failures import end_of
+from penstock.version import DISTRIBUTION, __version__
 
-_PACKAGES = ("penstock", "pyarrow", "msgspec", "confluent-kafka")
+_PACKAGES = ("pyarrow", "msgspec", "confluent-kafka")
 _SPARK = "pyspark"
 """By the version that is imported: a platform's own is no installed package, and may come before one that is."""
 
@@ -112,7 +113,7 @@ def difference(one: Executor) -> str:
     if tuple(one.python.split(".")[:2]) != own:
         return f"Python {one.python}, but the driver has {platform.python_version()}"
     theirs = dict(entry.split("==") for entry in one.packages.split())
-    here = {_SPARK: pyspark.__version__} | {name: version(name) for name in _PACKAGES}
+    here = {_SPARK: pyspark.__version__, DISTRIBUTION: __version__} | {name: version(name) for name in _PACKAGES}
     return ", ".join(
         f"{name} {theirs.get(name, 'is missing')}, but the driver has {ours}"
         for name, ours in here.items()
@@ -122,7 +123,7 @@ def difference(one: Executor) -> str:
 
 def _task(state_dir: str, variable: str) -> Callable[[Iterable[int]], Iterable[tuple[str, ...]]]:
     """Return the task. It is pickled by value and uses nothing of ours: the host may not have it."""
-    packages, spark = _PACKAGES, _SPARK
+    packages, spark = (DISTRIBUTION, *_PACKAGES), _SPARK
 
     def task(_: Iterable[int]) -> Iterator[tuple[str, ...]]:
         there: dict[str, str] = {}

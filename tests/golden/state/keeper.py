@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from penstock import (
     tumbling,
     until_window_closes,
 )
+from penstock.version import __version__
 
 HERE = Path(__file__).parent
 LANES = 2
@@ -117,4 +117,4 @@ class Continued(msgspec.Struct, frozen=True):
 
 def release() -> str:
     """The release that this code will be."""
-    return re.sub(r"\.dev\d+$", "", version("penstock"))
+    return re.sub(r"\.dev\d+$", "", __version__)

@@ -14,7 +14,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -27,6 +26,7 @@ from penstock.runtime.copying import batches_of
 from penstock.runtime.savepoint_files import Manifest, SavedOffset, SavedTopic, SavepointDirectory
 from penstock.state import FORMAT, EngineKind, last_registers
 from penstock.topology.bindings import changelog_topic
+from penstock.version import __version__
 from tests.golden.state.keeper import HERE, LANES, Continued, Kafka, kept, release
 from tests.unit.epochs.application import ID, SHARDS, Application, far_future, some_records
 
@@ -84,7 +84,7 @@ def save(app: Application, path: Path) -> None:
         Manifest(
             savepoint_id="kept",
             created="2026-01-01T00:00:00+00:00",
-            penstock=version("penstock"),
+            penstock=__version__,
             application_id=ID,
             cluster_id="cluster",
             epoch=app.epoch,

@@ -261,11 +261,13 @@ def test_a_standalone_cluster_needs_its_secret(broker: Broker, cluster: SparkClu
 
 def test_executors_with_another_environment_are_refused(broker: Broker, cluster: SparkCluster, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    (other / "penstock-0.0.1.dist-info").mkdir(parents=True)
-    (other / "penstock-0.0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: penstock\nVersion: 0.0.1\n")
+    (other / "penstock_streams-0.0.1.dist-info").mkdir(parents=True)
+    (other / "penstock_streams-0.0.1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: penstock-streams\nVersion: 0.0.1\n"
+    )
     done = run(tmp_path, broker, {**cluster.settings, "spark.executorEnv.PYTHONPATH": str(other)})
     assert done.returncode == 2
-    assert "penstock 0.0.1, but the driver has" in done.stderr
+    assert "penstock-streams 0.0.1, but the driver has" in done.stderr
 
 
 def test_the_doctor_examines_every_executor(broker: Broker, cluster: SparkCluster, tmp_path: Path) -> None:

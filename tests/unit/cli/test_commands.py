@@ -13,6 +13,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+import penstock
 from penstock.app import App
 from penstock.cli.commands import commands
 from penstock.cli.plan_report import print_plan
@@ -35,6 +36,11 @@ def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = tmp_path / "penstock_cli_words.py"
     path.write_text(APP)
     return f"{path}:app"
+
+
+def test_the_version_is_printed() -> None:
+    found = call("--version")
+    assert (found.exit_code, found.output) == (0, f"penstock {penstock.__version__}\n")
 
 
 class TestHelp:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.admin import health
 from penstock.cli.new import create_project
 from penstock.config import Config
@@ -64,10 +65,11 @@ def test_its_tests_pass_it_is_clean_and_it_can_be_tried(project: Path) -> None:
 def test_the_project_bears_its_name_everywhere(project: Path) -> None:
     texts = {path.name: path.read_text() for path in project.rglob("*") if path.is_file()}
     assert 'App("shop", builder.build())' in texts["app.py"]
+    assert texts["requirements.txt"] == f"penstock-streams=={penstock.__version__}\n"
     assert texts["kubernetes.yaml"].count("name: shop") == 4
     assert "image: shop:1" in texts["kubernetes.yaml"]
     assert "python-version: ${{ matrix.python }}" in texts["ci.yml"]
-    assert not [name for name, text in texts.items() if re.search(r"\$(name|version)\b", text)]
+    assert not [name for name, text in texts.items() if re.search(r"\$(name|version|distribution)\b", text)]
 
 
 def test_its_settings_are_valid(project: Path) -> None:

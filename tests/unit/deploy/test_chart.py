@@ -10,7 +10,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from tests.unit.deploy.files import CHART, ROOT, Document, documents
+from penstock.version import __version__
+from tests.unit.deploy.files import CHART, Document, documents
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 [VALUES] = documents(CHART / "values.yaml")
@@ -85,6 +86,5 @@ def test_every_value_is_used() -> None:
 
 def test_the_chart_is_of_this_version() -> None:
     [chart] = documents(CHART / "Chart.yaml")
-    [version] = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert chart["appVersion"] == version
-    assert chart["version"] == re.sub(r"\.dev\d+$", "", version)
+    assert chart["appVersion"] == __version__
+    assert chart["version"] == re.sub(r"\.dev\d+$", "", __version__)

@@ -31,8 +31,11 @@ from penstock.spark.executors import (
     refuse_unequal,
     settled,
 )
+from penstock.version import DISTRIBUTION, __version__
 
-OURS = " ".join([f"pyspark=={pyspark.__version__}", *(f"{name}=={version(name)}" for name in _PACKAGES)])
+OURS = " ".join(
+    [f"pyspark=={pyspark.__version__}", f"{DISTRIBUTION}=={__version__}", *(f"{name}=={version(name)}" for name in _PACKAGES)]
+)
 SAME = Executor("a", platform.python_version(), OURS, "")
 
 

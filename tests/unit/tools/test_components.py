@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from penstock.version import DISTRIBUTION
 from tools.components import LOCK, components, locked, main, runtime_dependencies
 from tools.project import version
 
@@ -16,8 +17,8 @@ def test_a_lock_is_read_with_all_hashes() -> None:
 
 
 def test_dependencies_are_followed_to_the_end() -> None:
-    found = runtime_dependencies("penstock")
-    assert {"pyspark", "lmdb", "typer"} <= found["penstock"]
+    found = runtime_dependencies(DISTRIBUTION)
+    assert {"pyspark", "lmdb", "typer"} <= found[DISTRIBUTION]
     assert "py4j" in found["pyspark"]
     assert set().union(*found.values()) <= found.keys()
     assert not {"pytest", "ruff", "pip-audit", "fastavro"} & found.keys()  # neither tools nor extras
@@ -26,7 +27,7 @@ def test_dependencies_are_followed_to_the_end() -> None:
 def test_every_package_has_its_version_and_hashes_from_the_lock() -> None:
     listing, lock = components(), locked(LOCK.read_text())
     packages = [part for part in listing["components"] if part["purl"].startswith("pkg:pypi/")]
-    assert {part["name"] for part in packages} == runtime_dependencies("penstock").keys() - {"penstock"}
+    assert {part["name"] for part in packages} == runtime_dependencies(DISTRIBUTION).keys() - {DISTRIBUTION}
     for part in packages:
         assert part["version"] == lock[part["name"]].version
         hashes = {file["hashes"][0]["content"] for file in part["externalReferences"]}
@@ -48,6 +49,6 @@ def test_the_same_lock_gives_the_same_bytes(tmp_path: Path) -> None:
     texts = []
     for _ in range(2):
         main(str(tmp_path))
-        texts.append((tmp_path / f"penstock-{version()}.cdx.json").read_bytes())
+        texts.append((tmp_path / f"penstock_streams-{version()}.cdx.json").read_bytes())
     assert texts[0] == texts[1]
     assert json.loads(texts[0])["bomFormat"] == "CycloneDX"

@@ -14,10 +14,10 @@ import pytest
 from tools.release import changelog_problems, main, problems, version_problems
 
 NUMBER = "1.2.0"
-INFO = f"penstock-{NUMBER}.dist-info"
+INFO = f"penstock_streams-{NUMBER}.dist-info"
 CHANGELOG = f"# Changelog\n\n## [Unreleased]\n\n## [{NUMBER}] - 2026-01-31\n\n- Something.\n\n## [1.1.0] - 2025-01-01\n"
 FILES = {
-    "pyproject.toml": f'[project]\nname = "penstock"\nversion = "{NUMBER}"\n',
+    "pyproject.toml": f'[project]\nname = "penstock-streams"\nversion = "{NUMBER}"\n',
     "CHANGELOG.md": CHANGELOG,
     "src/penstock/__init__.py": "",
     "src/penstock/cli/scaffold/app.py.template": "",
@@ -26,7 +26,7 @@ FILES = {
 WHEEL = {
     "penstock/__init__.py": b"",
     "penstock/cli/scaffold/app.py.template": b"",
-    f"{INFO}/METADATA": f"Metadata-Version: 2.4\nName: penstock\nVersion: {NUMBER}\n".encode(),
+    f"{INFO}/METADATA": f"Metadata-Version: 2.4\nName: penstock-streams\nVersion: {NUMBER}\n".encode(),
     f"{INFO}/RECORD": b"",
     f"{INFO}/WHEEL": b"",
     f"{INFO}/entry_points.txt": b"",
@@ -61,13 +61,13 @@ def root(tmp_path: Path) -> Path:
 def build(root: Path, wheel: dict[str, bytes] | None = None, sdist: list[str] | None = None) -> None:
     dist = root / "dist"
     dist.mkdir(exist_ok=True)
-    with ZipFile(dist / f"penstock-{NUMBER}-py3-none-any.whl", "w") as content:
+    with ZipFile(dist / f"penstock_streams-{NUMBER}-py3-none-any.whl", "w") as content:
         for name, data in (WHEEL if wheel is None else wheel).items():
             content.writestr(name, data)
-    with tarfile.open(dist / f"penstock-{NUMBER}.tar.gz", "w:gz") as packed:
+    with tarfile.open(dist / f"penstock_streams-{NUMBER}.tar.gz", "w:gz") as packed:
         for name in SDIST if sdist is None else sdist:
-            packed.addfile(tarfile.TarInfo(f"penstock-{NUMBER}/{name}"), io.BytesIO())
-    (dist / f"penstock-{NUMBER}.cdx.json").write_text(json.dumps({"bomFormat": "CycloneDX"}))
+            packed.addfile(tarfile.TarInfo(f"penstock_streams-{NUMBER}/{name}"), io.BytesIO())
+    (dist / f"penstock_streams-{NUMBER}.cdx.json").write_text(json.dumps({"bomFormat": "CycloneDX"}))
 
 
 def found(root: Path) -> list[str]:
@@ -122,8 +122,8 @@ def test_changes_that_are_not_committed(root: Path) -> None:
 def test_a_missing_and_a_strange_file(root: Path) -> None:
     (root / "dist" / "other.whl").write_text("")
     assert "other.whl, which would be published" in " ".join(found(root))
-    (root / "dist" / f"penstock-{NUMBER}.tar.gz").unlink()
-    assert f"has no penstock-{NUMBER}.tar.gz. Run: make dist" in " ".join(found(root))
+    (root / "dist" / f"penstock_streams-{NUMBER}.tar.gz").unlink()
+    assert f"has no penstock_streams-{NUMBER}.tar.gz. Run: make dist" in " ".join(found(root))
 
 
 @pytest.mark.parametrize("name", WHEEL)
@@ -157,7 +157,7 @@ def test_a_file_that_the_sdist_lacks(root: Path, name: str) -> None:
 
 
 def test_a_list_of_components_that_is_none(root: Path) -> None:
-    (root / "dist" / f"penstock-{NUMBER}.cdx.json").write_text("{}")
+    (root / "dist" / f"penstock_streams-{NUMBER}.cdx.json").write_text("{}")
     [problem] = found(root)
     assert "CycloneDX" in problem
 

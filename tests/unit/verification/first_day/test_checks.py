@@ -28,16 +28,16 @@ psycopg[binary]==3.3.8 ; implementation_name != 'pypy' \\
 
 
 def test_constraints_are_the_locked_versions_and_the_wheel() -> None:
-    assert constraints(LOCK, Path("/dist/penstock-1.whl")).splitlines() == [
+    assert constraints(LOCK, Path("/dist/penstock_streams-1.whl")).splitlines() == [
         "aiohttp==3.14.5",
         "psycopg==3.3.8 ; implementation_name != 'pypy'",
-        "penstock @ file:///dist/penstock-1.whl",
+        "penstock-streams @ file:///dist/penstock_streams-1.whl",
     ]
 
 
 def test_the_lock_of_the_project_becomes_constraints() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    made = [Requirement(line) for line in constraints(lock, Path("/dist/penstock-1.whl")).splitlines()]
+    made = [Requirement(line) for line in constraints(lock, Path("/dist/penstock_streams-1.whl")).splitlines()]
     assert len(made) == sum(line[:1].isalnum() for line in lock.splitlines()) + 1
     assert not any(requirement.extras for requirement in made)
 
@@ -145,7 +145,7 @@ def test_every_public_name_is_documented(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 START = """```console
-$ pip install penstock
+$ pip install penstock-streams
 $ penstock try a
 $ penstock dev a
 ```

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[4]
 TEXT = """# A page
 
 ```console
-$ pip install penstock
+$ pip install penstock-streams
 $ penstock try app.py \\
   --input a=b
 topic a
@@ -57,7 +57,7 @@ def test_blocks_have_their_lines_and_the_names_of_their_files() -> None:
 
 def test_commands_have_the_output_that_follows_them() -> None:
     assert page_of("page.md", TEXT).commands() == [
-        Command(text="pip install penstock", line=4),
+        Command(text="pip install penstock-streams", line=4),
         Command(text="penstock try app.py \\\n  --input a=b", line=5, shown="topic a\n  $ is no prompt here"),
     ]
 
@@ -110,14 +110,16 @@ def steps(*texts: str) -> list[Command]:
 
 
 def test_the_way_is_counted_from_the_installation_to_the_output_and_on_to_the_broker() -> None:
-    way = steps("ls", "pip install penstock", "penstock new a", "penstock try a", "pytest", "penstock dev a", "penstock top")
+    way = steps(
+        "ls", "pip install penstock-streams", "penstock new a", "penstock try a", "pytest", "penstock dev a", "penstock top"
+    )
     assert [command.line for command in way[commands.to_first_output(way)]] == [1, 2, 3]
     assert [command.line for command in way[commands.to_exactly_once(way)]] == [4, 5]
 
 
 @pytest.mark.parametrize("left_out", [1, 3, 5])
 def test_a_page_without_a_part_of_the_way_is_refused(left_out: int) -> None:
-    way = steps("ls", "pip install penstock", "penstock new a", "penstock try a", "pytest", "penstock dev a")
+    way = steps("ls", "pip install penstock-streams", "penstock new a", "penstock try a", "pytest", "penstock dev a")
     del way[left_out]
     with pytest.raises(PageError, match="the page has no command"):
         commands.to_exactly_once(way)

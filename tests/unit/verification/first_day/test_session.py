@@ -61,7 +61,7 @@ def problems(record: Record) -> list[str]:
 
 def test_a_page_from_the_installation_to_two_applications(tmp_path: Path, environment: dict[str, str]) -> None:
     text = console(
-        "$ export GREETING=hello && pip install penstock",
+        "$ export GREETING=hello && pip install penstock-streams",
         "$ penstock new shop && cd shop",
         "Created shop.",
         "$ penstock dev app.py",

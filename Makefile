@@ -269,9 +269,9 @@ first-day: $(VENV_READY) $(PARTS_READY) $(if $(QUICK),,$(SITE_READY)) ## The whe
 docs: $(VENV_READY) ## Run the examples of the documents as they stand
 	$(BIN)/pytest tests/docs
 
-site: $(SITE_READY) ## Build the site of the documents into reports/site; every link is checked, and nothing is loaded from elsewhere
+site: $(SITE_READY) ## Build the site of the documents into reports/site; every link is checked, and nothing is loaded from elsewhere (REPOSITORY=https://…: with links to the code)
 	@# Without --quiet, which would hide from --strict the warnings that it counts.
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 REPOSITORY=$(REPOSITORY) $(SITE)/bin/mkdocs build --strict
 	$(SITE)/bin/python -m tools.site_check reports/site
 
 security: $(VENV_READY) ## The checklist's tests that need no Java: settings, names, TLS, hostile bytes, supply chain

@@ -1,5 +1,5 @@
-"""Hooks of the site: links to files that are not part of it become text, and links to pages show their titles; examples in
-docstrings become code.
+"""Hooks of the site: links to files that are not part of it lead to the repository, or become text if the build names none;
+links to pages show their titles; examples in docstrings become code.
 """
 
 from __future__ import annotations
@@ -9,24 +9,40 @@ from pathlib import Path
 from typing import Any
 
 _EXAMPLE = re.compile(r"^(\s*)Example:$", re.MULTILINE)
-_LINK_TO_CODE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests|verification|benchmarks|deploy|examples|\.github)(?:/[^)]*)?\)")
+_LINK_TO_CODE = re.compile(
+    r"\[([^\]]+)\]\((?:\.\./)+((?:src|tests|verification|benchmarks|deploy|examples|\.github)(?:/[^)]*)?)\)"
+)
 _LINK_BY_FILE = re.compile(r"\[[\w./-]+\.md\]\(([\w./-]+\.md)(?:#([\w-]+))?\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_LINK_TO_PAGE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+[A-Z]+\.md\)")
+_LINK_TO_PAGE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([A-Z]+\.md(?:#[\w-]+)?)\)")
 
 
-def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
-    """Replace links to the code, and to pages beside it, by the names that they have; name the others as readers know them."""
-    return with_titles(without_code_links(markdown), Path(page.file.abs_src_path).parent)
+_BRANCH = "blob/main"
 
 
-def without_code_links(markdown: str) -> str:
+def on_config(config: Any) -> None:
+    """Let each page link to its source, if the build names a repository."""
+    config.edit_uri = f"{_BRANCH}/docs/" if config.repo_url else ""
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: object) -> str:
+    """Replace links to the code, and to pages beside it; name the others as readers know them."""
+    return with_titles(with_code_links(markdown, config.repo_url), Path(page.file.abs_src_path).parent)
+
+
+def with_code_links(markdown: str, repository: str | None) -> str:
     """Return the text of a page as the site has it.
 
     Example:
-        >>> without_code_links("the driver ([placement.py](../../src/penstock/epochs/placement.py)) decides")
+        >>> text = "the driver ([placement.py](../../src/penstock/epochs/placement.py)) decides"
+        >>> with_code_links(text, None)
         'the driver (`placement.py`) decides'
+        >>> with_code_links(text, "https://code.example/penstock")
+        'the driver ([placement.py](https://code.example/penstock/blob/main/src/penstock/epochs/placement.py)) decides'
     """
+    if repository:
+        there = rf"[\1]({repository.rstrip('/')}/{_BRANCH}/\2)"
+        return _LINK_TO_PAGE.sub(there, _LINK_TO_CODE.sub(there, markdown))
     return _LINK_TO_PAGE.sub(r"\1", _LINK_TO_CODE.sub(lambda found: f"`{found[1].strip('`')}`", markdown))
 
 

@@ -12,19 +12,27 @@ import pytest
 import penstock
 from tools import site_hooks
 from tools.site_check import complaints, dead_links, main
-from tools.site_hooks import on_page_markdown, without_code_links
+from tools.site_hooks import on_config, on_page_markdown, with_code_links
 from verification.pictures.camera import LARGEST_BYTES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 NAV = re.findall(r"^ *- (?:[\w ]+: )?([\w/-]+\.md)$", CONFIG.partition("\nnav:\n")[2], re.MULTILINE)
+DECISIONS = sorted((DOCS / "decisions").glob("0*.md"))
 API = (DOCS / "api.md").read_text(encoding="utf-8")
 
 
-def test_every_page_is_in_the_navigation_once() -> None:
-    pages = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+def test_every_page_is_in_the_navigation_once_or_a_decision() -> None:
+    pages = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page not in DECISIONS)
     assert sorted(NAV) == pages
+
+
+def test_the_page_of_decisions_has_each_with_its_title() -> None:
+    listed = re.findall(r"\[(.+?)\]\((0\d+-[\w-]+\.md)\)", (DOCS / "decisions/index.md").read_text(encoding="utf-8"))
+    titles = {page.name: page.read_text(encoding="utf-8").splitlines()[0].partition(". ")[2] for page in DECISIONS[1:]}
+    assert {name: title for title, name in listed if name in titles} == titles
+    assert sorted(name for _, name in listed) == [page.name for page in DECISIONS]
 
 
 def test_every_page_begins_with_its_title() -> None:
@@ -35,7 +43,7 @@ def test_every_page_begins_with_its_title() -> None:
 def test_the_theme_brings_its_own_fonts_and_no_script_is_added() -> None:
     assert re.search(r"^  font: false\b", CONFIG, re.MULTILINE)
     assert not re.search(r"^extra_(javascript|css):", CONFIG, re.MULTILINE)
-    assert "://" not in CONFIG
+    assert "://" not in "".join(line.partition("#")[0] for line in CONFIG.splitlines(keepends=True))
 
 
 def test_the_api_has_every_public_name_once() -> None:
@@ -56,22 +64,34 @@ def test_pictures_are_there_small_and_described(page: Path) -> None:
 def test_links_to_the_code_become_text() -> None:
     others = "[columns.md](../columns.md) and [Kafka](https://kafka.apache.org)."
     page = f"See [slots.py](../../src/penstock/spark/slots.py), {others}"
-    assert without_code_links(page) == f"See `slots.py`, {others}"
+    assert with_code_links(page, None) == f"See `slots.py`, {others}"
+
+
+def test_links_to_the_code_lead_to_the_repository_that_the_build_names() -> None:
+    page = "See [slots.py](../../src/penstock/spark/slots.py) and [the map](../ARCHITECTURE.md#rooms)."
+    there = "https://code.example/penstock/blob/main"
+    found = with_code_links(page, "https://code.example/penstock/")
+    assert found == f"See [slots.py]({there}/src/penstock/spark/slots.py) and [the map]({there}/ARCHITECTURE.md#rooms)."
+    for repository, edit_uri in (("https://code.example/penstock", "blob/main/docs/"), ("", "")):
+        config = SimpleNamespace(repo_url=repository, edit_uri="")
+        on_config(config)
+        assert config.edit_uri == edit_uri
 
 
 def test_links_to_pages_show_their_titles(tmp_path: Path) -> None:
     (tmp_path / "running.md").write_text("# Running an application\n\n## What a start does: `run`\n")
     (tmp_path / "guides").mkdir()
     page = SimpleNamespace(file=SimpleNamespace(abs_src_path=str(tmp_path / "guides" / "one.md")))
+    config = SimpleNamespace(repo_url="")
     text = "See [running.md](../running.md), [running.md](../running.md#what-a-start-does-run) and [how](../running.md)."
     titled = "See [Running an application](../running.md), [What a start does: `run`](../running.md#what-a-start-does-run)"
-    assert on_page_markdown(text, page=page) == f"{titled} and [how](../running.md)."
-    assert on_page_markdown("[gone.md](gone.md)", page=page) == "[gone.md](gone.md)"
+    assert on_page_markdown(text, page=page, config=config) == f"{titled} and [how](../running.md)."
+    assert on_page_markdown("[gone.md](gone.md)", page=page, config=config) == "[gone.md](gone.md)"
 
 
 def test_the_examples_of_the_hooks_pass() -> None:
     result = doctest.testmod(site_hooks)
-    assert (result.failed, result.attempted) == (0, 2)
+    assert (result.failed, result.attempted) == (0, 4)
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,15 @@ def pictures(site: Path, into: Path) -> list[Path]:
             camera.open(f"{url}/{page}")
             camera.take(f"site-{name}")
         search(camera, url)
+        camera.take("site-search")
+        search(camera, site.resolve().as_uri())
         wrong = list(complaints(camera, url, site))
         assert not wrong, "\n".join(wrong)
         return camera.taken
 
 
 def search(camera: Camera, url: str) -> None:
-    """Type a word into the search field, and take a picture of what is found."""
+    """Type a word into the search field, and check what is found; a site is searched from a directory, too."""
     browser = camera.browser
     camera.open(f"{url}/index.html")
     browser.run("document.querySelector('.md-search__input').focus()")
@@ -67,7 +69,6 @@ def search(camera: Camera, url: str) -> None:
     browser.wait_for(f"{_HITS} > 3")
     found = str(browser.run("document.querySelector('.md-search-result__list').textContent"))
     assert WANTED in found.lower(), f"a search for {WANTED} finds something else: {found[:300]}"
-    camera.take("site-search")
     camera.check()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from penstock.app import App, stopped_by_signals
-from penstock.cli.screen import error_console, moment, output_console, print_json, shown, table
+from penstock.cli.screen import error_console, moment, output_console, print_json, shown
 from penstock.config import Config
 from penstock.errors import ConfigError, TopologyError
 from penstock.kafka.dead_letters import DeadLetters, Replayer, Tally
@@ -40,11 +40,7 @@ def print_groups(config: Config, topic: str, as_json: bool) -> None:
     if as_json:
         print_json([group._asdict() | {"first": moment(group.first_ms), "last": moment(group.last_ms)} for group in groups])
     elif groups:
-        rows = [
-            (f"{group.letters:,}", group.application, group.node, group.error, group.source_topic, *map(moment, _span(group)))
-            for group in groups
-        ]
-        output_console().print(table(("letters", "application", "node", "error", "source", "first", "last"), rows))
+        output_console().print(shown("\n\n".join(map(_of_group, groups))), soft_wrap=True)
     else:
         output_console().print(shown(f"Topic {topic!r} has no dead letters."))
 
@@ -136,6 +132,20 @@ def _summary(tally: Tally, *, is_dry: bool) -> str:
     return "\n".join(lines)
 
 
+def _of_group(group: Group) -> str:
+    """Return a group line by line: a table of what it has would need 120 columns."""
+    application, node, error, source = (name.replace("\n", "\\n") for name in group[:4])  # from headers, which anyone may write
+    is_one = group.letters == 1
+    facts = {
+        "node": node,
+        "error": error,
+        "source": source,
+        "failed": moment(group.first_ms) + ("" if is_one else f" to {moment(group.last_ms)}"),
+    }
+    title = f"{group.letters:,} letter{'' if is_one else 's'} of {application}"
+    return "\n".join([title, *(f"  {name:8}{fact}" for name, fact in facts.items())])
+
+
 def _in_full(letter: Letter) -> str:
     source = "a timer or a cache" if letter.source is None else "{}-{} at offset {}".format(*letter.source)
     facts = {
@@ -166,7 +176,3 @@ def _data(data: bytes | None) -> str:
         text = ""
     is_text = bool(text) and all(character.isprintable() or character in "\n\t" for character in text)
     return (text if is_text else head.hex(" ")) + (f" … and {rest} more bytes" if rest > 0 else "")
-
-
-def _span(group: Group) -> tuple[int, int]:
-    return group.first_ms, group.last_ms

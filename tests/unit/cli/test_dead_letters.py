@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -106,14 +105,28 @@ def run(*arguments: str) -> Result:
 
 
 class TestList:
-    def test_groups_are_printed_as_a_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        written(monkeypatch, letter(0), letter(1, time_ms=61_000), letter(2, node="other"))
-        lines = [re.split(r"\s*[┃│]\s*", line)[1:-1] for line in run("ls", "dead").stdout.splitlines()]
-        assert [line for line in lines if line] == [
-            ["letters", "application", "node", "error", "source", "first", "last"],
-            ["2", "app", "map", "ValueError", "in", "1970-01-01T00:00:01.000Z", "1970-01-01T00:01:01.000Z"],
-            ["1", "app", "other", "ValueError", "in", "1970-01-01T00:00:01.000Z", "1970-01-01T00:00:01.000Z"],
+    def test_groups_are_read_on_a_screen_of_80_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        node = "KSTREAM-TRANSFORMVALUES-0000000002"
+        written(monkeypatch, letter(0, node=node), letter(1, time_ms=61_000, node=node), letter(2, node="other"))
+        shown = call("dlq", "ls", "dead", COLUMNS="80").stdout
+        assert shown.splitlines() == [
+            "2 letters of app",
+            "  node    KSTREAM-TRANSFORMVALUES-0000000002",
+            "  error   ValueError",
+            "  source  in",
+            "  failed  1970-01-01T00:00:01.000Z to 1970-01-01T00:01:01.000Z",
+            "",
+            "1 letter of app",
+            "  node    other",
+            "  error   ValueError",
+            "  source  in",
+            "  failed  1970-01-01T00:00:01.000Z",
         ]
+        assert max(map(len, shown.splitlines())) <= 80
+
+    def test_a_name_from_a_record_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(monkeypatch, letter(0, node="map\n  error   none"))
+        assert "  node    map\\n  error   none" in run("ls", "dead").stdout.splitlines()
 
     def test_a_name_from_a_record_cannot_control_the_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written(monkeypatch, letter(0, node="\x1b[2J\u202egone [bold]kept[/bold]"))

@@ -42,7 +42,8 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
 
     wanted = attempt(lambda: truth.internal_topics) or []
     internal = topics.describe(topic.name for topic in wanted)
-    attempt(truth.existing_topics)
+    if not config.create_topics:
+        attempt(truth.existing_topics)
     sources = topics.describe(truth.read_topics)
     partitions = attempt(lambda: truth.partitions(sources)) or []
     before = truth.last_topics()
@@ -52,7 +53,7 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
     position = attempt(lambda: truth.position(partitions, ids)) if partitions else None
     earlier = None if position is None else position.before
     judged = source_changes(
-        {topic: truth.read_topics[topic] for topic in truth.source_of(sources)},
+        {topic: truth.read_topics[topic] for topic in truth.source_of(truth.read_topics if config.create_topics else sources)},
         {topic for (topic, _), found in offsets.items() if found is not None},
         before,
         resumed={} if earlier is None else earlier.resumed,

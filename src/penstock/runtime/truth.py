@@ -210,10 +210,9 @@ class Truth:
 
     def partitions(self, sources: Mapping[str, Topic]) -> list[Partition]:
         """Return the partitions that epochs read."""
-        own = self.source_of(sources)
-        if not own:
+        if not self.source_of(self.read_topics):
             raise TopologyError("The topology reads no topic, but epochs are committed with offsets of their input. Read one.")
-        return [(name, number) for name in sorted(own) for number in range(sources[name].partitions)]
+        return [(name, number) for name in sorted(self.source_of(sources)) for number in range(sources[name].partitions)]
 
     # ---- the position of the application ------------------------------------------------------------------------------
 

@@ -47,6 +47,26 @@ def test_a_start_does_what_the_plan_says(case: Case, broker: Broker, tmp_path: P
     assert SAID[case.name].items() <= stores.items(), stores
 
 
+def test_before_its_topics_exist_the_plan_says_that_and_nothing_else(broker: Broker, tmp_path: Path) -> None:
+    source = tmp_path / "planned_early.py"
+    source.write_text(
+        "from penstock import App, StreamsBuilder\n"
+        "builder = StreamsBuilder()\n"
+        "builder.stream('early-in', value=str).group_by_key().count(store='early-counts').to_stream().to('early-out')\n"
+        "app = App('planned-early', builder.build())\n"
+    )
+    arguments = ["plan", str(source), "--json", "--set", f"bootstrap_servers={broker.bootstrap_servers}"]
+    found = CliRunner().invoke(commands, arguments)
+    assert found.exit_code == 4, found.output
+    [refusal] = json.loads(found.output)["refusals"]
+    assert "Topics do not exist: early-in, early-out." in refusal
+    created = CliRunner().invoke(commands, [*arguments, "--set", "create_topics=true"])
+    plan = json.loads(created.output)
+    assert (created.exit_code, plan["refusals"]) == (0, [])
+    assert [(place["name"], place["verdict"]) for place in plan["sources"]] == [("early-in", "new")]
+    assert not {"early-in", "early-out"} & topics.names(broker.bootstrap_servers)
+
+
 def test_the_command_prints_a_table_and_has_an_exit_code(broker: Broker, tmp_path: Path) -> None:
     topics.create(broker.bootstrap_servers, "planned-in")
     source = tmp_path / "planned.py"

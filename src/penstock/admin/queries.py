@@ -108,7 +108,7 @@ class Stores:
                 "kind": spec.kind.value,
                 "key": repr(spec.serdes[0]),
                 "value": repr(spec.serdes[1]),
-                "is_global": store in shared,
+                "is_global": spec.name in shared,
             }
             for store, spec in sorted(state.specs.items())
         ]

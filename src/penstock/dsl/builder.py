@@ -221,13 +221,16 @@ class StreamsBuilder(BackfilledSources):
     ) -> KTable[Any, Any]:
         """Read a topic as a table: the last value of each key; a null value deletes the key.
 
+        With `store=` it is kept, and can be queried by that name. Without, it is kept if a verb below looks keys up in it (a
+        join, for example), and can then be queried by the name of the topic.
+
         `timestamp`, `watermark`, `late` and `reset` are those of `stream`.
         """
         line = user_line()
         if timestamp is not None:
             checked(timestamp, "record", "timestamp=", line)
         draft = self._draft
-        kept = materialized(draft, store, f"{topic}-")
+        kept = materialized(draft, store, f"{topic}-", topic=topic)
         kept.key, kept.value = given_serde(key) or kept.key, given_serde(value) or kept.value
         source_name = draft.name("KSTREAM-SOURCE-", name, "-source")
         name = draft.name("KTABLE-SOURCE-", name)
@@ -293,7 +296,8 @@ class StreamsBuilder(BackfilledSources):
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
         """Read a topic as a table of which every lane has a whole copy."""
-        return global_table(self._draft, topic, materialized(self._draft, store, f"{topic}-", queryable=True), (key, value), name)
+        kept = materialized(self._draft, store, f"{topic}-", queryable=True, topic=topic)
+        return global_table(self._draft, topic, kept, (key, value), name)
 
     def schedule(
         self,

@@ -59,6 +59,8 @@ class Materialized:
     value: Serde[Any] | None
     aggregates: str | None = None
     """What ready aggregates its values consist of, as text."""
+    topic: str | None = None
+    """What it is read from, if its name is generated: a name for queries, too."""
 
     @property
     def queryable_name(self) -> str | None:
@@ -83,6 +85,7 @@ class Materialized:
             "logged": logging is not False,
             "changelog_config": changelog_config(logging),
             "aggregates": self.aggregates,
+            "topic": self.topic,
         }
 
     def table_spec(self, draft: Draft) -> StoreSpec:
@@ -167,8 +170,10 @@ def migration(migrate: Callable[[Any], Any] | None, old: Any, value: Serde[Any])
     return Migration(value if old is None else serde_of(old), migrate)
 
 
-def materialized(draft: Draft, store: str | Store | None, prefix: str, *, queryable: bool = False) -> Materialized:
-    """Resolve the argument `store=`; generate a name if it has none."""
+def materialized(
+    draft: Draft, store: str | Store | None, prefix: str, *, queryable: bool = False, topic: str | None = None
+) -> Materialized:
+    """Resolve the argument `store=`; generate a name if it has none. `topic` is that of a table that is read from one."""
     if store is not None and not isinstance(store, (str, Store)):
         cure = "write store='name' or store=Store('name', ...); key_value_store and the like are for processors"
         raise TopologyError(f"store= takes a name or a Store, not a {type(store).__name__} ({user_line()}): {cure}.")
@@ -176,7 +181,8 @@ def materialized(draft: Draft, store: str | Store | None, prefix: str, *, querya
     name = options.name if options.name is not None else draft.store_name(prefix)
     key = None if options.key is None else serde_of(options.key)
     value = None if options.value is None else serde_of(options.value)
-    return Materialized(name, queryable or options.name is not None, options, key, value)
+    is_named = options.name is not None
+    return Materialized(name, queryable or is_named, options, key, value, topic=None if is_named else topic)
 
 
 def _spec(kind: StoreKind, name: str, key: Any, value: Any, logging: bool | Mapping[str, str], **options: Any) -> StoreSpec:

@@ -20,7 +20,8 @@ from penstock.epochs.program import Program
 from penstock.errors import LaneMovedError, NotReadyError, QueryTimeoutError, StateError, UnknownStoreError
 from penstock.lane_servers.client import Address, LaneClients, RemoteSnapshots, asking_to_retry
 from penstock.queries.snapshots import Scan, Snapshot
-from penstock.state import Engine, EngineFactory, Snapshots, StoreKind, StoreSpec, memory_engine
+from penstock.state import Engine, EngineFactory, Snapshots, StoreKind, StoreSpec, by_query, memory_engine
+from penstock.topology import SourceNode
 
 _log = logging.getLogger(__name__)
 
@@ -55,12 +56,13 @@ class CommittedState:
         server_of: Callable[[int], Address] | None = None,
     ) -> None:
         self.program = program
-        self.specs: dict[str, StoreSpec] = {name: spec for name, spec in program.specs.items() if spec.kind not in _INTERNAL}
+        shown = {name: spec for name, spec in program.specs.items() if spec.kind not in _INTERNAL}
+        self.specs: dict[str, StoreSpec] = by_query(shown)
         self._committed = committed
         self._take_globals = globals_ if program.global_stores else None
         self._clock = clock
         self._all_lanes = _lanes_of(program, server_of)
-        has_lanes = self.specs.keys() > program.global_stores.keys() or not program.global_stores
+        has_lanes = shown.keys() > program.global_stores.keys() or not program.global_stores
         self._lanes = self._all_lanes if has_lanes else []
         self._are_cheap = all(lane.are_cheap for lane in self._lanes)
         self._changing = threading.Lock()
@@ -75,7 +77,10 @@ class CommittedState:
         """Return the specification of a store that can be queried."""
         found = self.specs.get(store)
         if found is None:
-            raise UnknownStoreError(f"Unknown store {store!r}. Known stores: {', '.join(sorted(self.specs)) or 'none'}.")
+            known = f"Unknown store {store!r}. Known stores: {', '.join(sorted(self.specs)) or 'none'}."
+            is_read = any(isinstance(node, SourceNode) and store in node.topics for node in self.program.nodes.values())
+            cure = f" To query what topic {store!r} has, read it with table({store!r}, store={store!r})." if is_read else ""
+            raise UnknownStoreError(known + cure)
         return found
 
     @property
@@ -255,7 +260,7 @@ class Source:
 
     def __init__(self, state: CommittedState, store: str, pinned: Snapshot | None = None) -> None:
         self.spec: StoreSpec = state.spec(store)
-        program = state.program
+        program, store = state.program, self.spec.name
         self._state = state
         self._pinned = pinned
         self._is_global = store in program.global_stores

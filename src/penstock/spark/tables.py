@@ -38,7 +38,7 @@ class StoreTables:
         if store not in self.specs:
             raise UnknownStoreError(f"Unknown store {store!r}. Known stores: {', '.join(sorted(self.specs)) or 'none'}.")
         one_task = (session or self._session).range(0, 1, 1, 1)
-        task = reading_task(self._broadcast, store, self._finder.opened())
+        task = reading_task(self._broadcast, self.specs[store].name, self._finder.opened())
         return one_task.mapInArrow(task, from_arrow_schema(schema_of(self.specs[store])))
 
     def sql(self, text: str) -> DataFrame:

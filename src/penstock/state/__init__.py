@@ -16,7 +16,7 @@ from penstock.state.sessions import SessionStore
 from penstock.state.shard import EPOCH, REGISTERS, ShardState, last_registers, registers_row
 from penstock.state.shard_keys import record_key
 from penstock.state.shared import Act, SharedKeyValueStore, Write, WriteSerde, write_serde
-from penstock.state.specs import Migration, RawLayout, Sharing, StoreKind, StoreSpec
+from penstock.state.specs import Migration, RawLayout, Sharing, StoreKind, StoreSpec, by_query
 from penstock.state.store import StateOfStores
 from penstock.state.timers import TimerEntry, TimerFront, TimerStore, timer_id
 from penstock.state.timestamped import CachedKeyValueStore, TimestampedKeyValueStore, entry_decoder, timestamp_of, value_decoder
@@ -73,6 +73,7 @@ __all__ = [
     "WriteSerde",
     "after",
     "after_prefix",
+    "by_query",
     "can_hold_all",
     "entry_decoder",
     "hold_all",

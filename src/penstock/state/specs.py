@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,7 @@ class StoreSpec:
     With `sharing`, every shard may read the store; if it is a plain key-value store, every shard may write it too.
     `aggregates` describes the ready aggregates that its values consist of, if they do. `version` is that of its values, and
     `migration` says how those of the version before are converted. `renamed_from` is the store whose content it takes over.
+    `topic` is what a table without a store of its own name is read from: queries know the store by it, too.
     """
 
     name: str
@@ -96,6 +97,7 @@ class StoreSpec:
     version: int = 1
     migration: Migration | None = None
     renamed_from: str | None = None
+    topic: str | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -148,3 +150,15 @@ class StoreSpec:
         if retention <= 3_600_000:
             return max(retention // 12, 60_000)
         return max(retention // 24, 300_000)
+
+
+def by_query(specs: Mapping[str, StoreSpec]) -> dict[str, StoreSpec]:
+    """Return stores by the names that queries know: a table without a store of its own name by its topic, too.
+
+    Example:
+        >>> spec = StoreSpec("customers-STATE-STORE-0000000001", StoreKind.RAW, topic="customers")
+        >>> list(by_query({spec.name: spec}))
+        ['customers', 'customers-STATE-STORE-0000000001']
+    """
+    topics = {spec.topic: spec for spec in specs.values() if spec.topic is not None}
+    return {**topics, **specs}

@@ -29,7 +29,7 @@ from penstock.serdes import Bytes, Serde, serde_of
 from penstock.serdes.registry.memory import MemorySource
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.serde import connected
-from penstock.state import LaneState, memory_engine
+from penstock.state import LaneState, by_query, memory_engine
 from penstock.testing.display import Displayed
 from penstock.testing.fakes import checked_fakes
 from penstock.testing.queues import Head, TopicQueues
@@ -222,8 +222,9 @@ class TopologyTestDriver(Displayed):
     # ---- state and time -------------------------------------------------------------------------------------------
 
     def store(self, name: str) -> Any:
-        """A store, to read it or to fill it before a test."""
-        return self._lane.stores.store(name)
+        """A store, to read it or to fill it before a test; a table's by its topic, too, as in queries."""
+        known = by_query(self._topology.stores).get(name)
+        return self._lane.stores.store(name if known is None else known.name)
 
     def stores(self) -> Mapping[str, Any]:
         """All stores by name."""

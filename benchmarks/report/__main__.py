@@ -13,16 +13,23 @@ from verification.harness.processes import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
 IMAGES = ROOT / "docs" / "images"
-BEGIN, END = "<!-- figures: written by python -m benchmarks.report -->", "<!-- end of figures -->"
+PICTURES, FIGURES = "pictures", "figures"
+"""The parts of the page that are written: pictures first, tables further down."""
 
 
-def with_figures(page: str, figures: str) -> str:
-    """The page with these figures in place of the old ones."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def place(part: str) -> tuple[str, str]:
+    """Return what a part of the page begins and ends with."""
+    return f"<!-- {part}: written by python -m benchmarks.report -->", f"<!-- end of {part} -->"
+
+
+def with_part(page: str, part: str, text: str) -> str:
+    """The page with this text in place of the old one."""
+    first, last = place(part)
+    before, begin, rest = page.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"the page has no place for figures: {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{figures}\n{END}{after}"
+        raise ValueError(f"the page has no place for {part}: {first} … {last}")
+    return f"{before}{first}\n\n{text}\n{last}{after}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,8 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name, svg in drawn.items():
         (options.images / name).write_text(svg, encoding="utf-8")
     images = "\n\n".join(f"![{name.removesuffix('.svg')}](images/{name})" for name in drawn)
-    page = options.page.read_text(encoding="utf-8")
-    options.page.write_text(with_figures(page, f"{markdown(content)}\n{images}\n"), encoding="utf-8")
+    page = with_part(options.page.read_text(encoding="utf-8"), PICTURES, f"{images}\n")
+    options.page.write_text(with_part(page, FIGURES, f"{markdown(content)}\n"), encoding="utf-8")
     print(f"{options.page}: figures of {options.report}; {len(drawn)} plots in {options.images}")
     return 0
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.report.__main__ import BEGIN, END, main, with_figures
+from benchmarks.report.__main__ import FIGURES, PICTURES, main, place, with_part
 from benchmarks.report.plots import plots
 from benchmarks.report.svg import Bar, bars, lines, short
 from benchmarks.report.tables import markdown
@@ -128,21 +128,24 @@ def test_tables_have_medians_with_their_spread_and_reasons() -> None:
 
 
 def test_figures_replace_the_old_ones_only() -> None:
-    page = with_figures(f"before\n{BEGIN}\nold\n{END}\nafter\n", "new")
-    assert page == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n"
-    with pytest.raises(ValueError, match="no place"):
-        with_figures("nothing", "new")
+    begin, end = place(FIGURES)
+    page = with_part(f"before\n{begin}\nold\n{end}\nafter\n", FIGURES, "new")
+    assert page == f"before\n{begin}\n\nnew\n{end}\nafter\n"
+    with pytest.raises(ValueError, match="no place for pictures"):
+        with_part(page, PICTURES, "new")
 
 
 def test_the_page_is_written_from_the_report(tmp_path: Path) -> None:
     (tmp_path / "bench.json").write_text(json.dumps(REPORT))
     page = tmp_path / "page.md"
-    page.write_text(f"{BEGIN}\n{END}\n")
+    page.write_text("\n".join([*place(PICTURES), *place(FIGURES)]))
     assert main([str(tmp_path / "bench.json"), "--page", str(page), "--images", str(tmp_path)]) == 0
     assert "![bench-throughput](images/bench-throughput.svg)" in page.read_text()
     assert (tmp_path / "bench-throughput.svg").read_text().startswith("<svg")
 
 
-def test_the_documents_have_a_place_for_figures() -> None:
-    page = Path(__file__).parents[3] / "docs" / "performance.md"
-    assert with_figures(page.read_text(encoding="utf-8"), "x")
+def test_the_page_begins_with_pictures_and_has_a_place_for_tables_behind_them() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "performance.md").read_text(encoding="utf-8")
+    for part in (PICTURES, FIGURES):
+        assert with_part(page, part, "x")
+    assert page.index("![") < page.index("## ") < page.index("\n|")

@@ -82,6 +82,16 @@ def test_its_settings_are_valid(project: Path) -> None:
     assert (found.log_format, str(found.state_dir), found.kafka["bootstrap.servers"]) == ("json",) * 3
 
 
+def test_it_runs_on_a_broker_without_topics_as_its_page_says(project: Path) -> None:
+    page = (project / "README.md").read_text()
+    [command] = re.findall(r"`(PENSTOCK_\S+(?: PENSTOCK_\S+)*) penstock run app\.py`", page)
+    found = Config.load(project / "penstock.toml", environment=dict(each.split("=") for each in command.split()))
+    assert (found.create_topics, found.engine, found.kafka["bootstrap.servers"]) == (True, "local", "localhost:9092")
+    asked = re.search(r"`penstock query --store (\w+) --key", page)
+    assert asked is not None
+    assert f'store="{asked[1]}"' in (project / "app.py").read_text()
+
+
 def test_probes_ask_for_what_the_admin_server_serves(project: Path) -> None:
     manifest = (project / "deploy/kubernetes.yaml").read_text()
     assert set(re.findall(r"127\.0\.0\.1:7070(/[\w/]+)", manifest)) == {health.LIVE, health.READY}

@@ -13,6 +13,8 @@ from penstock.cli.requests import AdminConnection, RefusedRequestError
 from penstock.cli.screen import output_console, print_json, shown, table
 
 _NO_KEY = "no_key"
+_SQL_S = 120.0
+"""The first query waits until Spark can run queries; then the server allows each some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Answer:
 
 def ask_sql(server: AdminConnection, sql: str, limit: int) -> Answer:
     """Return the rows of a SELECT."""
-    found = server.post("/sql", {"sql": sql, "limit": limit})
+    found = server.post("/sql", {"sql": sql, "limit": limit}, _SQL_S)
     columns = tuple(column["name"] for column in found["columns"])
     return Answer(columns, tuple(map(tuple, found["rows"])), tuple(found["epochs"]), found["is_complete"])
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import http
+import http.client
 import ipaddress
 import json
 import os
+import ssl
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,10 +18,11 @@ from penstock.settings import Secret, resolved
 TOKEN_VARIABLE = "PENSTOCK_ADMIN_TOKEN"  # noqa: S105 - only its name
 _TIMEOUT_S = 30.0
 _MOST_BYTES = 64 << 20
+_CHECK = "Check that the application is running and that this is its admin_address."
 
 
 class UnreachableError(BrokerError):
-    """There is no admin server at the address."""
+    """No admin server answers at the address; the message says what happens there."""
 
     code = "unreachable"
 
@@ -60,11 +62,11 @@ class AdminConnection:
         """Return what the server responds to a GET."""
         return self._request("GET", path, None)
 
-    def post(self, path: str, body: object) -> Any:
+    def post(self, path: str, body: object, timeout_s: float = _TIMEOUT_S) -> Any:
         """Return what the server responds to a POST."""
-        return self._request("POST", path, json.dumps(body).encode())
+        return self._request("POST", path, json.dumps(body).encode(), timeout_s)
 
-    def _request(self, method: str, path: str, body: bytes | None) -> Any:
+    def _request(self, method: str, path: str, body: bytes | None, timeout_s: float = _TIMEOUT_S) -> Any:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -72,17 +74,29 @@ class AdminConnection:
             headers["Authorization"] = f"Bearer {self.token.reveal()}"
         url = f"{'https' if self.is_secure else 'http'}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}{path}"
         try:
-            status, data = HttpClient(_TIMEOUT_S, _MOST_BYTES).send(method, url, headers, body)
+            status, data = HttpClient(timeout_s, _MOST_BYTES).send(method, url, headers, body)
         except AnswerTooLargeError:
             raise RefusedRequestError(
                 f"{path}: the response exceeds {_MOST_BYTES >> 20} MiB. Request fewer rows (--limit)."
             ) from None
-        except FAILURES as error:
-            raise UnreachableError(
-                f"No admin server responds at {self.host}:{self.port} ({type(error).__name__}). "
-                f"Check that the application is running and that this is its admin_address."
+        except ssl.SSLError as error:
+            raise RefusedRequestError(
+                f"{self.host}:{self.port} answers, but not as https:// asks ({error.reason or error}). "
+                f"Use http://, or let this machine trust its certificate (SSL_CERT_FILE)."
             ) from None
+        except FAILURES as error:
+            raise UnreachableError(f"{self._what_happens(error, timeout_s)} {_CHECK}") from None
         return _answer(path, status, data)
+
+    def _what_happens(self, error: Exception, timeout_s: float) -> str:
+        """Say what there is instead of an answer: whoever accepts a connection is reached."""
+        there = f"{self.host}:{self.port}"
+        if isinstance(error, TimeoutError):
+            return f"{there} has not answered within {timeout_s:g} s: the application is busy, or there is none."
+        if isinstance(error, http.client.HTTPException):
+            other = "is something else" if self.is_secure else "asks for https://"
+            return f"{there} accepts connections, but sends no answer in HTTP: it is ending, or {other}."
+        return f"No admin server responds at {there} ({type(error).__name__})."
 
 
 def _answer(path: str, status: int, data: bytes) -> Any:

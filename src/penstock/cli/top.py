@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.requests import AdminConnection, UnreachableError
+from penstock.cli.requests import AdminConnection, RefusedRequestError, UnreachableError
 from penstock.cli.screen import moment, output_console, shown, table
 
 _EPOCHS = 50
@@ -28,7 +28,9 @@ class Look(NamedTuple):
 
 
 def watch(server: AdminConnection, every_s: float, is_once: bool) -> None:
-    """Show the application until interrupted, or once. If the server stops responding, keep the last screen and add the error."""
+    """Show the application until interrupted, or once. If there is no answer, or a refusal,
+    keep the last screen and add the error.
+    """
     console = output_console()
     picture = screen(look(server))
     if is_once:
@@ -41,7 +43,7 @@ def watch(server: AdminConnection, every_s: float, is_once: bool) -> None:
                 try:
                     picture = screen(look(server))
                     live.update(picture, refresh=True)
-                except UnreachableError as error:
+                except (UnreachableError, RefusedRequestError) as error:
                     live.update(Group(picture, shown(str(error), style="red")), refresh=True)
         except KeyboardInterrupt:
             pass

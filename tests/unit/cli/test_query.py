@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from penstock.cli import query
 from penstock.cli.requests import AdminConnection
 from penstock.errors import ConfigError
 from tests.unit.cli.calling import call, serving
@@ -126,6 +130,28 @@ class TestToken:
         assert "Set PENSTOCK_ADMIN_TOKEN" in found.output
 
 
+@contextmanager
+def answering(sent: bytes | None) -> Iterator[int]:
+    """Accept one connection on a port, send that and close it; with None, never answer."""
+    is_over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1_000)
+                if sent is None:
+                    is_over.wait(10)
+                else:
+                    connection.sendall(sent)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        is_over.set()
+        thread.join(10)
+
+
 class TestAddress:
     def test_an_unreachable_server_is_an_error(self) -> None:
         with socket.socket() as probe:
@@ -134,6 +160,27 @@ class TestAddress:
         found = call("query", "q", "--admin", f"http://127.0.0.1:{port}")
         assert found.exit_code == 22
         assert "Check that the application is running" in found.output
+
+    @pytest.mark.parametrize(
+        ("sent", "secure", "said", "code"),
+        [
+            (b"\x15\x03\x01\x00\x02\x02\x46", False, "accepts connections, but sends no answer in HTTP: ", 22),
+            (b"", False, "or asks for https://", 22),
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n", True, "answers, but not as https:// asks (WRONG_VERSION_NUMBER)", 2),
+        ],
+    )
+    def test_a_server_that_is_there_is_not_said_to_be_missing(self, sent: bytes, secure: bool, said: str, code: int) -> None:
+        with answering(sent) as port:
+            found = call("query", "q", "--admin", f"http{'s' if secure else ''}://127.0.0.1:{port}")
+        assert said in found.output
+        assert "No admin server responds" not in found.output
+        assert found.exit_code == code
+
+    def test_a_server_that_is_slow_is_not_said_to_be_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(query, "_SQL_S", 0.2)
+        with answering(None) as port:
+            found = call("query", "q", "--admin", f"http://127.0.0.1:{port}")
+        assert "has not answered within 0.2 s: the application is busy, or there is none." in found.output
 
     def test_a_response_that_is_not_json_is_an_error(self) -> None:
         with serving({"/sql": (200, b"<html>")}) as admin:

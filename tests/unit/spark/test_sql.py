@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from penstock.errors import NotReadyError, QueryError
-from penstock.spark.sql import failure
+from penstock.spark.sql import GuardedSql, failure
 from tests.unit.spark.test_failures import report
 
 RETRY = "A lane is moving to another host, or its host is lost. Retry. (The lane server at one:7001 does not answer: timed out)"
@@ -31,3 +37,47 @@ def test_an_error_of_the_reading_task_is_told_in_its_own_words() -> None:
 def test_anything_else_is_told_by_its_first_line(text: str, told: str) -> None:
     error = failure(RuntimeError(text))
     assert (type(error), str(error)) == (QueryError, told)
+
+
+class ColdSession:
+    """A session whose first result takes until Spark has started what it needs; a query that is cancelled by then fails."""
+
+    START_S = 0.5
+
+    def __init__(self) -> None:
+        self.is_cold = True
+        self.is_cancelled = False
+        self.conf = SimpleNamespace(set=lambda name, value: None)
+        none = SimpleNamespace(size=lambda: 0)
+        plan = SimpleNamespace(nodeName=lambda: "OneRowRelation", children=lambda: none, innerChildren=lambda: none)
+        state = SimpleNamespace(
+            functionRegistry=lambda: SimpleNamespace(listFunction=lambda: none),
+            sqlParser=lambda: SimpleNamespace(parsePlan=lambda text: plan),
+        )
+        self._jsparkSession = SimpleNamespace(sessionState=lambda: state)
+        self.sparkContext = SimpleNamespace(setJobGroup=lambda *given, **options: None, cancelJobGroup=self.cancel)
+
+    def newSession(self) -> ColdSession:
+        return self
+
+    def cancel(self, group: str) -> None:
+        self.is_cancelled = True
+
+    def frame(self, *_: Any) -> Any:
+        return SimpleNamespace(mapInArrow=self.frame, limit=self.frame, toArrow=self.result)
+
+    range = sql = frame
+
+    def result(self) -> pa.Table:
+        if self.is_cold:
+            time.sleep(self.START_S)
+            self.is_cold = False
+        if self.is_cancelled:
+            raise PySparkException("cancelled")
+        return pa.table({"one": [1]})
+
+
+def test_the_first_query_does_not_fail_because_spark_starts_what_it_needs() -> None:
+    session: Any = ColdSession()
+    guarded = GuardedSql(session, SimpleNamespace(specs={}, show=lambda child, text: None))  # type: ignore[arg-type]
+    assert guarded.run("select 1 as one", 10, 1_000, session.START_S / 2).to_pylist() == [{"one": 1}]

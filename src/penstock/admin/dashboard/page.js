@@ -394,7 +394,8 @@ function showStale(error) {
   byId("shown").classList.add("old");
   say("state", "unknown");
   byId("state").className = "state";
-  document.title = `(no response) ${document.title.replace(/^\(.*?\) /, "")}`;
+  const label = error instanceof Refused ? "refused" : "no response";
+  document.title = `(${label}) ${document.title.replace(/^\(.*?\) /, "")}`;
 }
 
 function askForToken() {

@@ -616,6 +616,10 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
         difference in event time between two records, one for both directions or `(before, after)`; `grace` is how late they may
         be. With a versioned table, `grace` delays the stream so that it sees the table's late changes.
 
+        `key` and `value` are the serdes of this stream's records, `other_value` that of the other stream's values, where the join
+        keeps them or sends them to the lane of a new key; by default, those that are known. The result's type is what the joiner
+        is annotated to return; without an annotation, give the verb below `value=`.
+
         Example:
             >>> from penstock import StreamsBuilder
             >>> builder = StreamsBuilder()
@@ -1062,7 +1066,8 @@ class KTable(Generic[K, V_co]):
         """Join with another table, by key or (`on=`) by a foreign key.
 
         The result is `joiner(left, right)`. `on(value)`, or `on(key, value)` with `with_key=True`, returns the other table's key
-        for an entry of this table.
+        for an entry of this table. `value` is the serde of the result, by default that of the type which the joiner is annotated
+        to return; `store` keeps the result.
 
         Example:
             >>> from penstock import StreamsBuilder

@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
-from penstock import Processor, Record, Topology, key_value_store
+import penstock
+from penstock import Processor, Record, StreamsBuilder, Topology, key_value_store
+from penstock.engines.port import Whereabouts
+from penstock.observation import Trouble
 from penstock.runtime.states import State
 from tests.unit.admin.fake_application import FakeApplication, Feeder, served, store_routes, under_load
 from verification.harness.chromium import Chromium, chromium
@@ -65,6 +70,67 @@ def test_an_application_under_load_is_shown_and_updated(browser: Chromium) -> No
         browser.resize(390, 844, is_phone=True)
         assert browser.run("document.documentElement.scrollWidth") <= 390, "a phone does not scroll sideways"
         browser.screenshot(PICTURES / "phone.png", full=True)
+    assert browser.complaints == []
+
+
+def three_sources() -> Topology:
+    """Orders, payments and customers, joined and counted: wider than half of a screen."""
+    builder = StreamsBuilder(value=dict)
+    orders, payments = builder.stream("orders", name="orders-in"), builder.stream("payments", name="payments-in")
+    customers = builder.table("customers", store="customers")
+    paid = orders.join(payments, lambda order, payment: {**order, **payment}, within="10m", name="pay")
+    late = orders.left_join(payments, lambda order, payment: {**order, "paid": payment is not None}, within="1m", name="late")
+    late.filter(lambda _, order: not order["paid"], name="unpaid").to("orders-unpaid")
+    of_customer = paid.select_key(lambda _, order: order["customer"], name="by-customer")
+    named = of_customer.join(customers, lambda order, customer: {**order, **customer})
+    named.to("orders-with-customers")
+    named.group_by(lambda _, order: order["region"], name="by-region").count(store="orders-per-region")
+    of_customer.group_by_key().count(store="a-rather-long-name-of-orders-per-customer").to_stream().to("counts", value=int)
+    return builder.build()
+
+
+CUT = """[...document.querySelectorAll("main button, header button")].filter((one) => {
+  const box = one.getBoundingClientRect();
+  const holds = ({ left, right }) => box.left >= left - 1 && box.right <= right + 1;
+  const inside = (place) => !place || holds(place.getBoundingClientRect());
+  return box.width && !(inside(one.closest(".scroll")) && inside(one.closest(".panel")) && inside(document.body));
+}).map((one) => one.outerHTML)"""
+"""The buttons that are not there in their whole width."""
+
+DRAWING = "document.querySelector('#topology svg').getBoundingClientRect()"
+FITS = f"{DRAWING}.width <= document.querySelector('#topology').clientWidth && {DRAWING}.height <= innerHeight * 0.82 + 1"
+
+
+@pytest.mark.parametrize("width", [1280, 768, 420])
+def test_three_sources_fit_and_no_button_is_cut(browser: Chromium, width: int) -> None:
+    application, feeder = under_load(topology=three_sources())
+    application.recorder.whereabouts = lambda: Whereabouts("spark", {"127.0.0.1": 4}, "Spark tasks")
+    application.recorder.troubles = lambda: [Trouble(int(time.time() * 1000) - 9_000, "error", ATTACK.format("trouble"))]
+    config = Route("/config", lambda _: JSONResponse({"lanes": 4, "admin_token": "[hidden]", "kafka": {"client.id": "me"}}))
+    with served(application, *store_routes(CUSTOMERS), config) as url, feeder.live():
+        browser.resize(width, 900, is_phone=width < 500)
+        opened(browser, url)
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        assert browser.run(FITS), browser.run(f"[{DRAWING}.width, {DRAWING}.height]")
+        assert browser.run(CUT) == []
+        assert text(browser, "#engine") == "spark: 4 Spark tasks"
+        assert text(browser, "#version") == penstock.__version__
+        assert "window.harmed='trouble'" in text(browser, "#troubles")
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        browser.screenshot(PICTURES / f"three-sources-{width}.png", full=True)
+        before = browser.run(f"{DRAWING}.width")
+        browser.run("document.querySelector('#larger').click(); document.querySelector('#larger').click()")
+        assert browser.run(f"{DRAWING}.width") == pytest.approx(before * 1.25**2, rel=0.01)
+        browser.run("document.querySelector('#smaller').click()")
+        assert browser.run(f"{DRAWING}.width") == pytest.approx(before * 1.25, rel=0.01)
+        assert browser.run("document.documentElement.scrollWidth") <= width, "the drawing scrolls, the page does not"
+        browser.run("document.querySelector('#fit').click()")
+        assert browser.run(FITS)
+        browser.run("document.querySelector('#open-settings').click()")
+        browser.wait_for("document.querySelectorAll('#values tr').length === 3")
+        assert text(browser, "#values") == "lanes4admin_token[hidden]kafka.client.idme"
+        browser.run("document.querySelector('#close-settings').click()")
+        assert browser.run("window.harmed") is None
     assert browser.complaints == []
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from email.utils import formatdate
 
 import uvicorn
@@ -20,6 +20,8 @@ from penstock.admin.point_reads import PointReads
 from penstock.admin.protocol import CONNECTIONS, KEEP_ALIVE_S, LimitedProtocol
 from penstock.admin.routes import ASKING, OPEN, routes
 from penstock.runtime.application import RunningApplication
+from penstock.telemetry.redaction import Redactor
+from penstock.telemetry.troubles import kept_troubles
 
 _log = logging.getLogger(__name__)
 _HANDSHAKE_S = 5.0
@@ -53,11 +55,13 @@ class AdminServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_begun = threading.Event()
         self._is_closing = False
+        self._at_close = ExitStack()
         self._thread = threading.Thread(target=self._run, name=f"penstock-{self._name}-admin", daemon=True)
 
     def start(self) -> None:
         """Start to answer requests."""
         self._running.health.indicators["admin server"] = self.problem
+        self._running.recorder.troubles = self._at_close.enter_context(kept_troubles(Redactor.of(self._running.config)))
         self._thread.start()
         self._has_begun.wait()
         _log.info("%s: admin server listening at %s", self._name, self.url)
@@ -75,6 +79,7 @@ class AdminServer:
         self._thread.join(2 * _GRACE_S)
         if self._thread.is_alive():
             _log.warning("%s: admin server did not stop within %g s; its thread keeps running", self._name, 2 * _GRACE_S)
+        self._at_close.close()
 
     def _run(self) -> None:
         try:

@@ -10,6 +10,7 @@ from penstock.observation.reports import (
     OpenEpoch,
     PartitionReport,
     RestoreReport,
+    Trouble,
     Worker,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "Problem",
     "Recorder",
     "RestoreReport",
+    "Trouble",
     "Worker",
 ]

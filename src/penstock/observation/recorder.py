@@ -21,7 +21,15 @@ from penstock.engines.port import Whereabouts
 from penstock.epochs.wire import LaneReport
 from penstock.kafka.statistics import ClientStatistics
 from penstock.metrics import MetricReport
-from penstock.observation.reports import CommittedStores, EpochReport, OpenEpoch, PartitionReport, RestoreReport, Worker
+from penstock.observation.reports import (
+    CommittedStores,
+    EpochReport,
+    OpenEpoch,
+    PartitionReport,
+    RestoreReport,
+    Trouble,
+    Worker,
+)
 from penstock.observation.tables import RefreshedTables
 from penstock.observation.user_metrics import UserTotals
 from penstock.records import Partition
@@ -107,6 +115,8 @@ class Recorder:
         self.stores: CommittedStores = CommittedStores({}, {})
         self.whereabouts: Callable[[], Whereabouts | None] = lambda: None
         """Returns the engine, and where its slots are; None before it is started."""
+        self.troubles: Callable[[], Sequence[Trouble]] = lambda: ()
+        """Returns the last warnings and errors, newest first."""
         self.memory: Mapping[Worker, int] = {}
         """Bytes of memory of the Python workers, as of the last sampled epoch."""
         self.hosts: Mapping[int, str] = {}

@@ -94,6 +94,14 @@ class Worker(NamedTuple):
     process: int
 
 
+class Trouble(NamedTuple):
+    """A warning or an error of the log: when, how bad, and what."""
+
+    at_ms: int
+    level: str
+    what: str
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedStores:
     """The stores over all lanes, as of the last sampled epoch: entries and bytes by name."""

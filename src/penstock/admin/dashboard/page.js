@@ -5,6 +5,8 @@ const EVERY_MS = 1000;
 const PATIENCE_MS = 5000;
 const REMEMBERED = 600; // epochs, and figures from polls
 const BARS = 60;
+const [STEP, LARGEST] = [1.25, 3]; // of the drawing
+const ENOUGH = 0.8; // of its size: smaller in half of the page, it gets all of it
 const PAGE = 50; // entries of a store at once
 const TOKEN = "penstock-token";
 const COMMIT = new Set(["produce", "offsets", "commit", "after"]);
@@ -159,6 +161,7 @@ function showHead(snapshot) {
   say("committed", known(snapshot.committed_s) ? `${lasting(snapshot.committed_s)} ago` : "–");
   say("current", snapshot.current ? `${PHASES[snapshot.current.phase] || snapshot.current.phase}, ${lasting(snapshot.current.seconds)}` : "idle");
   say("up", lasting(snapshot.up_s));
+  say("version", snapshot.version);
   const dying = new Set(snapshot.live.map((problem) => problem.what));
   const problems = [...snapshot.live, ...snapshot.ready.filter((problem) => !dying.has(problem.what))];
   byId("problems").replaceChildren(...problems.map((problem) =>
@@ -284,17 +287,73 @@ function showDropped(snapshot) {
   if (!byId("letters").isEqualNode(letters)) byId("letters").replaceWith(letters);
 }
 
+function showTroubles(snapshot) {
+  fill("troubles", snapshot.troubles.map((one) => element("tr", {}, cell(lasting((snapshot.at_ms - one.at_ms) / 1000)),
+    cell(plain(one.level), one.level === "warning" ? "" : "bad"), cell(plain(one.what)))), "none since the start");
+}
+
 // ---- the drawing ----------------------------------------------------------------------------------------------------
 
 async function loadDrawing() {
   const text = await (await requested("dashboard/topology.svg")).text();
   const root = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   const svg = document.importNode(root, true);
-  svg.style.minWidth = `${Math.round(Number(svg.getAttribute("width")) * 0.66)}px`; // better to scroll than too small to read
-  const place = byId("topology");
-  place.replaceChildren(svg);
-  place.scrollLeft = (place.scrollWidth - place.clientWidth) / 2;
+  Object.assign(drawing, { width: Number(svg.getAttribute("width")), height: Number(svg.getAttribute("height")), scale: null });
+  const columns = byId("columns");
+  columns.classList.toggle("broad", drawing.width * ENOUGH > columns.clientWidth / 2);
+  byId("topology").replaceChildren(svg);
+  resize();
 }
+
+const drawing = { width: 1, height: 1, scale: null }; // without a scale, all of it is shown
+
+function fitting() {
+  const place = byId("topology");
+  return Math.min(1, place.clientWidth / drawing.width, (window.innerHeight * 0.82) / drawing.height);
+}
+
+function resize() {
+  const svg = document.querySelector("#topology svg");
+  if (!svg) return;
+  const scale = drawing.scale === null ? fitting() : drawing.scale;
+  svg.style.width = `${Math.floor(drawing.width * scale)}px`;
+  svg.style.height = `${Math.floor(drawing.height * scale)}px`;
+  byId("topology").classList.toggle("large", scale > fitting() * 1.01);
+  say("size", drawing.scale === null ? "" : percent(scale));
+}
+
+function zoom(factor, { clientX, clientY } = {}) { // what is at the pointer, or in the middle, stays there
+  const place = byId("topology");
+  const box = place.getBoundingClientRect();
+  const [x, y] = known(clientX) ? [clientX - box.left, clientY - box.top] : [place.clientWidth / 2, place.clientHeight / 2];
+  const before = drawing.scale === null ? fitting() : drawing.scale;
+  const after = Math.min(LARGEST, Math.max(fitting(), before * factor));
+  const [left, top] = [(place.scrollLeft + x) * (after / before) - x, (place.scrollTop + y) * (after / before) - y];
+  drawing.scale = after <= fitting() ? null : after;
+  resize();
+  place.scrollTo(left, top);
+}
+
+byId("smaller").addEventListener("click", () => zoom(1 / STEP));
+byId("larger").addEventListener("click", () => zoom(STEP));
+byId("fit").addEventListener("click", () => zoom(0));
+byId("topology").addEventListener("wheel", (event) => {
+  if (!event.ctrlKey) return;
+  event.preventDefault();
+  zoom(event.deltaY < 0 ? STEP : 1 / STEP, event);
+}, { passive: false });
+byId("topology").addEventListener("pointerdown", (event) => { // a finger scrolls by itself
+  const place = byId("topology");
+  if (event.pointerType === "touch" || event.button || !place.classList.contains("large")) return;
+  place.setPointerCapture(event.pointerId);
+  place.classList.add("held");
+});
+byId("topology").addEventListener("pointermove", (event) => {
+  const place = byId("topology");
+  if (place.classList.contains("held")) place.scrollBy(-event.movementX, -event.movementY);
+});
+for (const end of ["pointerup", "pointercancel"]) byId("topology").addEventListener(end, () => byId("topology").classList.remove("held"));
+new ResizeObserver(resize).observe(byId("topology"));
 
 function showDrawing(snapshot) {
   const lags = new Map();
@@ -367,7 +426,7 @@ function takeIn(snapshot) {
 
 function show(snapshot) {
   takeIn(snapshot);
-  for (const part of [showHead, showTiles, showEpochs, showLanes, showSources, showStores, showDropped, showDrawing]) part(snapshot);
+  for (const part of [showHead, showTiles, showEpochs, showLanes, showSources, showStores, showDropped, showTroubles, showDrawing]) part(snapshot);
 }
 
 async function poll() {
@@ -437,6 +496,24 @@ byId("epochs").addEventListener("keydown", (event) => {
   const next = shown[Math.max(0, Math.min(shown.length - 1, at < 0 ? shown.length - 1 : at + step))];
   if (next) choose(next.number);
 });
+
+// ---- settings -------------------------------------------------------------------------------------------------------
+
+const flat = (settings, prefix = "") => Object.entries(settings).flatMap(([name, value]) =>
+  (value && typeof value === "object" && !Array.isArray(value) ? flat(value, `${prefix}${name}.`) : [[prefix + name, value]]));
+
+byId("open-settings").addEventListener("click", async () => {
+  say("settings-say", "");
+  byId("values").replaceChildren();
+  byId("settings").showModal();
+  try {
+    const found = flat(await (await requested("config")).json()).filter(([, value]) => known(value));
+    fill("values", found.map(([name, value]) => element("tr", {}, cell(plain(name)), cell(asText(value)))), "no settings");
+  } catch (error) {
+    say("settings-say", `The settings are not shown: ${error.message}`);
+  }
+});
+byId("close-settings").addEventListener("click", () => byId("settings").close());
 
 // ---- keys of a store ------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from penstock.observation import EpochReport, PartitionReport, Recorder
 from penstock.topology import SourceNode, Topology
 from penstock.topology.layout import topics_of
 from penstock.topology.svg import drawable
+from penstock.version import __version__
 
 if TYPE_CHECKING:
     from penstock.runtime.application import RunningApplication
@@ -29,6 +30,7 @@ def snapshot(running: RunningApplication, after: int = -1) -> dict[str, Any]:
     lately = Span.of(recent, now_ms, is_busy=recorder.current is not None)
     return {
         "application": running.application_id,
+        "version": __version__,
         "at_ms": now_ms,
         "up_s": time.monotonic() - recorder.started_at,
         "state": running.state.value,
@@ -53,6 +55,7 @@ def snapshot(running: RunningApplication, after: int = -1) -> dict[str, Any]:
             {"node": drawable(node), "reason": drawable(reason), "count": count}
             for (node, reason), count in sorted(recorder.left_out.and_dropped(totals).items())
         ],
+        "troubles": [trouble._asdict() for trouble in recorder.troubles()],
         "dead_letter_topics": sorted(running.topology.dead_letter_topics() | running.handlers.dead_letter_topics()),
         "memory": [
             {"worker": worker.process, "host": worker.host, "bytes": size} for worker, size in sorted(recorder.memory.items())

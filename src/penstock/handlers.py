@@ -126,8 +126,9 @@ def log_and_fail() -> LogAndFail:
 def log_and_continue() -> LogAndContinue:
     """Skip the record and continue with the next.
 
-    The node that failed forwards nothing more for it. What it had forwarded, stored or changed in place before it failed stays,
-    as in Kafka Streams. The record is counted as dropped.
+    The node that failed forwards nothing more for it. What it had forwarded or stored before it failed stays, as in Kafka
+    Streams; in an aggregate a failed record leaves nothing, even if the aggregator has changed it. The record is counted as
+    dropped.
     """
     return LogAndContinue()
 
@@ -147,10 +148,11 @@ def retry(attempts: int = 3, backoff: Duration = "100ms", then: ErrorHandler = D
     """Call the function that failed again, up to `attempts` times, waiting twice as long each time; `then` decides if all fail.
 
     For processing errors only. It calls the function given to a verb (mapper, predicate, aggregator, joiner and so on) with the
-    same arguments; results of a generator are forwarded only once it has finished. A processor's `process` and a transformer's
-    `transform` are called again unless they have already forwarded a record or written to a store: that would happen twice, so
-    `then` decides at once. It also decides at once when a punctuator or a store fails. An aggregate that is changed in place
-    stays changed: change it last, or return a new one.
+    same arguments; results of a generator are forwarded only once it has finished. Each attempt of an aggregator or reducer gets
+    the aggregate as it is stored. A processor's `process` and a transformer's `transform` are called again unless they have
+    already forwarded a record or written to a store: that would happen twice, so `then` decides at once. It also decides at once
+    when a punctuator fails, or a write to a store. A value that a function changes in place stays changed: change it last, or
+    return a new one.
 
     The lane waits, and with it the epoch. The test driver does not wait.
     """

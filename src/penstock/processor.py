@@ -139,6 +139,9 @@ class Host(Protocol):
     metrics: UserMetrics
     """The metrics of user code in this lane."""
 
+    retried: Wrap
+    """Has a function that reads, calls the user's code, and writes nothing, retried: an attempt begins with what is stored."""
+
     @property
     def node(self) -> str:
         """The name of the node being bound."""
@@ -176,10 +179,7 @@ class Host(Protocol):
         """How to read the table that the named node produces."""
 
     def failed(self, error: Exception, key: Any) -> None:
-        """Report that the node's code failed on a record; raises an error that names node, line and record.
-
-        Raises the error itself if it is `ATTRIBUTED`: a node further down has failed.
-        """
+        """Report that the node's code failed on a record; an `ATTRIBUTED` error, of a node further down, is raised again."""
 
     def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:
         """Report that the current record is late; its source's handler decides what happens to it."""
@@ -238,6 +238,9 @@ class Operator(ABC):
 
     is_repeatable: ClassVar[bool] = False
     """Whether a record may be processed twice without side effects: it gives at most one record, which depends on it alone."""
+
+    retries_what_it_reads: ClassVar[bool] = False
+    """Whether its functions get what is stored, which they may change: it is read for each attempt (`Host.retried`)."""
 
     lineage: ClassVar[Lineage] = Lineage.PLAIN
     """What its results follow from."""

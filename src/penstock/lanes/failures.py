@@ -26,7 +26,7 @@ from penstock.handlers import (
 from penstock.lanes.clocks import Clocks
 from penstock.lanes.outbox import Outbox, Row, RowKind
 from penstock.lanes.position import RawRecord
-from penstock.lanes.retries import retrying
+from penstock.lanes.retries import retried, retrying
 from penstock.letters import failure_headers
 from penstock.processor import Operator
 from penstock.records import LAST_TIMESTAMP, NO_HEADERS, RecordMetadata
@@ -102,6 +102,12 @@ class Failures:
         if not self._policy.handlers.may_retry:
             return operator
         return retrying(operator, lambda error, attempt, is_clean: self._retry(node, error, attempt, is_clean))
+
+    def retried(self, node: Node, attempt: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what a node does without effects, retried on failure if a handler may decide so."""
+        if not self._policy.handlers.may_retry:
+            return attempt
+        return retried(attempt, lambda error, again, is_clean: self._retry(node, error, again, is_clean))
 
     def _retry(self, node: Node, error: Exception, attempt: Callable[[], Any], is_clean: Callable[[], bool]) -> Any:
         """Retry as often as the handler allows; return the result, or raise the decision about the last failure."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from penstock.calls import Call, Request
@@ -15,7 +16,7 @@ from penstock.lanes.node_time import NodeTime
 from penstock.lanes.outbox import Outbox
 from penstock.lanes.shared import LaneSharedStore
 from penstock.metrics import UserMetrics
-from penstock.processor import View
+from penstock.processor import View, Wrap
 from penstock.records import Process
 from penstock.state import Register, StoreSpec
 from penstock.topology.nodes import Node, ProcessorNode
@@ -33,6 +34,7 @@ class NodeHost:
         "children",
         "cursor",
         "metrics",
+        "retried",
         "shared_writes",
         "side_outputs",
         "time",
@@ -47,6 +49,7 @@ class NodeHost:
         self.time: NodeTime = NodeTime(node, circuit, clocks)
         self.cursor: Cursor = outbox.cursor
         self.metrics: UserMetrics = circuit.metrics
+        self.retried: Wrap = partial(circuit.failures.retried, node)
         self.children: dict[str, Process] = {}
         self.side_outputs: dict[str, Process] = {}
         self.shared_writes: dict[str, Process] = {}

@@ -27,15 +27,19 @@ def retrying(operator: Operator, retry: RetryFunction) -> Operator:
     """Return the operator with its functions, or its processor, retried by `retry` when they fail.
 
     A function that is passed to a verb can neither forward nor write to a store, so it can always be retried. A processor can do
-    both, so its effects are watched.
+    both, so its effects are watched. Functions that get what is stored are retried by the operator, which reads it again.
     """
+    if operator.retries_what_it_reads:
+        return operator
     return operator.wrapped(
-        function=lambda function: wrapped(function, lambda plain: _retried(plain, retry)),
+        function=lambda function: wrapped(function, lambda plain: retried(plain, retry)),
         supplier=lambda supplier: lambda: _watched(supplier(), retry),
     )
 
 
-def _retried(function: Callable[..., Any], retry: RetryFunction) -> Callable[..., Any]:
+def retried(function: Callable[..., Any], retry: RetryFunction) -> Callable[..., Any]:
+    """Return a function without effects that is retried by `retry` when it fails."""
+
     def call(*arguments: Any) -> Any:
         try:
             return function(*arguments)

@@ -11,10 +11,11 @@ from penstock.expressions.functions import Computed
 from penstock.expressions.nodes import Aggregates
 from penstock.operators.counts import one_more
 from penstock.operators.drops import NULL_KEY_OR_VALUE
+from penstock.operators.emission import by_value
 from penstock.operators.tables import keeper, stored_view
 from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import Headers, Process
-from penstock.state import CachedKeyValueStore
+from penstock.state import IMMUTABLE, CachedKeyValueStore, Encoded
 
 
 def gathering(aggregator: Callable[..., Any], store: str, drops_for: str, within: InWindows | None = None) -> Gather | None:
@@ -30,6 +31,7 @@ class StreamAggregate(TableOperator, Columnar):
     """`aggregator(key, value, aggregate)` over all values of a key, starting with `initializer()`."""
 
     lineage: ClassVar[Lineage] = Lineage.GATHERS
+    retries_what_it_reads: ClassVar[bool] = True
 
     store: str
     initializer: Callable[[], Any]
@@ -52,19 +54,22 @@ class StreamAggregate(TableOperator, Columnar):
         # With a cache it reads the old value separately, so an aggregator may change the aggregate in place.
         reads_old = host.spec(self.store).cached and self.send_old_values
 
+        def updated(key: Any, value: Any, timestamp: int) -> tuple[Any, Any, int]:
+            entry = entry_of(key)
+            if entry is None:
+                start = initialize()
+                return aggregate(key, value, start), start if initial_is_old else None, timestamp
+            old = (entry_of(key) or entry)[0] if reads_old else entry[0]
+            return aggregate(key, value, entry[0]), old, max(timestamp, entry[1])
+
+        attempt = host.retried(updated)
+
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 dropped(NULL_KEY_OR_VALUE)
                 return
             try:
-                entry = entry_of(key)
-                if entry is None:
-                    start = initialize()
-                    old = start if initial_is_old else None
-                    new, time = aggregate(key, value, start), timestamp
-                else:
-                    old = (entry_of(key) or entry)[0] if reads_old else entry[0]
-                    new, time = aggregate(key, value, entry[0]), max(timestamp, entry[1])
+                new, old, time = attempt(key, value, timestamp)
                 keep(key, new, old, time, headers, timestamp)
             except Exception as error:
                 failed(error, key)
@@ -75,22 +80,28 @@ class StreamAggregate(TableOperator, Columnar):
         """Bind with a cache, directly on the store's held entries: the hot path of most applications."""
         initialize, aggregate = self.initializer, self.aggregator
         dropped, failed, held, load = host.dropped, host.failed, store.held, store.load
+        hold, deserialize = by_value(host.spec(self.store)), host.spec(self.store).serdes[1].deserialize
+
+        def updated(key: Any, value: Any, timestamp: int) -> tuple[Any, int]:
+            entry: Any = held.get(key) or load(key)
+            if entry is None or entry[0] is None:
+                return aggregate(key, value, initialize()), timestamp
+            before, time = entry[0], entry[1]
+            if type(before) is Encoded:
+                before = deserialize(before.raw)
+            return aggregate(key, value, before), max(timestamp, time)
+
+        attempt = host.retried(updated)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 dropped(NULL_KEY_OR_VALUE)
                 return
             try:
-                entry: Any = held.get(key)
-                is_held = entry is not None
-                if not is_held:
-                    entry = load(key)
-                if entry is None or entry[0] is None:
-                    new, time = aggregate(key, value, initialize()), timestamp
-                else:
-                    new, time = aggregate(key, value, entry[0]), entry[1]
-                    time = max(time, timestamp)
-                if is_held:
+                new, time = attempt(key, value, timestamp)
+                if type(new) not in IMMUTABLE:
+                    new = hold(new)
+                if key in held:
                     del held[key]  # then set again: the flush follows the order of the last puts
                 held[key] = (new, time, key, headers, timestamp)
             except Exception as error:

@@ -13,14 +13,27 @@ from typing import Any
 
 from penstock.processor import Host
 from penstock.records import Change, Headers, Process, Windowed
-from penstock.state import StoreKind
+from penstock.state import StoreKind, StoreSpec, giver, holder
 
 Emit = Callable[[Any, Change, int, Headers, int], None]
 """`emit(key, change, timestamp, headers, record_timestamp)`."""
 
 
+def by_value(spec: StoreSpec) -> Callable[[Any], Any]:
+    """Return how the table that owns a store holds a value that waits in its cache.
+
+    Without a cache it is written at once. Ready aggregates change no aggregate, they make a new one, and no other code has it
+    before it is written.
+    """
+    return holder(spec.serdes[1]) if spec.cached and spec.aggregates is None else _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
 def emitter(host: Host, store: str, forward: Process, send_old_values: bool) -> Emit:
-    """Return how a node that keeps its table in `store` forwards changes."""
+    """Return how a node that keeps its table in `store` forwards changes; with a cache, it gives new values as they are held."""
     if host.spec(store).cached:
         return _deferred(host, store, forward, send_old_values)
     return immediate(forward, send_old_values)
@@ -40,6 +53,7 @@ def immediate(forward: Process, send_old_values: bool) -> Emit:
 
 def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -> Emit:
     still_shown = _still_shown(host, store)
+    give = giver(host.spec(store).serdes[1])
     settle = host.store(store).settle if host.spec(store).kind is StoreKind.TIMESTAMPED_WINDOW else lambda: None
 
     def flush(pending: dict[Any, tuple[Any, Any, Any, int, Headers]]) -> None:
@@ -51,7 +65,7 @@ def _deferred(host: Host, store: str, forward: Process, send_old_values: bool) -
         shown = [old if still_shown(key, new, old) else None for key, new, old, _, _ in changes]
         for (key, new, _, timestamp, headers), old in zip(changes, shown, strict=True):
             if new is not None or old is not None:
-                forward(key, Change(new, old if send_old_values else None), timestamp, headers)
+                forward(key, Change(give(new), old if send_old_values else None), timestamp, headers)
 
     identity = _identity(host.spec(store).key)
     pending = host.pending(store, flush)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
+from penstock.operators.emission import by_value
 from penstock.operators.window_emission import (
     EmitClosed,
     closes_nothing,
     last_close_time,
     no_history,
-    own_old_value,
     updates,
 )
 from penstock.processor import Host, Lineage, TableOperator, View
@@ -29,6 +29,7 @@ class SessionAggregate(TableOperator):
     """
 
     lineage: ClassVar[Lineage] = Lineage.GATHERS
+    retries_what_it_reads: ClassVar[bool] = True
     windows_include_end: ClassVar[bool] = True
 
     store: str
@@ -40,14 +41,14 @@ class SessionAggregate(TableOperator):
     send_old_values: bool
 
     def bind(self, host: Host, forward: Process) -> Process:
-        """The node's `process`."""
-        initialize, aggregate, merge = self.initializer, self.aggregator, self.merger
-        gap, lateness = self.windows.gap_ms, self.windows.gap_ms + self.windows.grace_ms
-        store, observe, has_watermarks = host.store(self.store), host.time.clock(host.node).observe, host.time.has_watermarks
+        """The node's `process`: everything is read and computed before anything is written."""
+        lateness = self.windows.gap_ms + self.windows.grace_ms
+        store, observe = host.store(self.store), host.time.clock(host.node).observe
         put, remove, dropped, failed = store.put, store.remove, host.dropped, host.failed
         emit, cached, with_old, _ = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
-        find, fetch = store.find_kept_sessions if cached else store.find_sessions, store.fetch_kept_session
-        reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)
+        fetch = store.fetch_kept_session
+        reads_old = emit is not None and self.send_old_values
+        hold, attempt = by_value(host.spec(self.store)), self._attempt(host, cached)
         emit_closed = _closing(host, self.store, forward, lateness) if self.emit_on_close else None
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -56,21 +57,13 @@ class SessionAggregate(TableOperator):
                 return
             try:
                 close_time = observe(timestamp) - lateness
-                start = end = timestamp
-                aggregated = initialize()
-                sessions = list(find(key, timestamp - gap, timestamp + gap))
-                if has_watermarks:
-                    # A session that the watermark closed stays closed, whether or not a barrier has emitted it yet.
-                    sessions = [found for found in sessions if found[0].end >= close_time]
-                for session, session_value in sessions:
-                    aggregated = merge(key, aggregated, session_value)
-                    start, end = min(start, session.start), max(end, session.end)
+                start, end, sessions, new = attempt(key, value, timestamp, close_time)
                 if end < close_time:
                     dropped(EXPIRED_WINDOW)
                 else:
                     # Kafka Streams sends the record's headers only from a cache.
                     sent_headers = headers if cached else NO_HEADERS
-                    old = None
+                    new, old = hold(new), None
                     if start != end:
                         for session, session_value in sessions:
                             before = fetch(key, session.start, session.end) if reads_old else session_value
@@ -81,7 +74,6 @@ class SessionAggregate(TableOperator):
                     elif sessions and cached:
                         # The session of the same instant is replaced, not retracted; without a cache its old value is not sent.
                         old = fetch(key, start, end) if reads_old else sessions[0][1]
-                    new = aggregate(key, value, aggregated)
                     session = Windowed(key, start, end)
                     if not cached or new is not None or old is not None:
                         put(session, new)  # a cache drops the deletion of a missing entry, and its time
@@ -93,6 +85,28 @@ class SessionAggregate(TableOperator):
                 failed(error, key)
 
         return process
+
+    def _attempt(self, host: Host, cached: bool) -> Callable[..., tuple[int, int, list[tuple[Windowed[Any], Any]], Any]]:
+        """Return how a record is merged with the sessions around it: start, end, those sessions, and the aggregate of all."""
+        initialize, aggregate, merge, gap = self.initializer, self.aggregator, self.merger, self.windows.gap_ms
+        store, has_watermarks = host.store(self.store), host.time.has_watermarks
+        find = store.find_kept_sessions if cached else store.find_sessions
+
+        def merged(
+            key: Any, value: Any, timestamp: int, close_time: int
+        ) -> tuple[int, int, list[tuple[Windowed[Any], Any]], Any]:
+            start = end = timestamp
+            aggregated = initialize()
+            sessions = list(find(key, timestamp - gap, timestamp + gap))
+            if has_watermarks:
+                # A session that the watermark closed stays closed, whether or not a barrier has emitted it yet.
+                sessions = [found for found in sessions if found[0].end >= close_time]
+            for session, session_value in sessions:
+                aggregated = merge(key, aggregated, session_value)
+                start, end = min(start, session.start), max(end, session.end)
+            return start, end, sessions, None if end < close_time else aggregate(key, value, aggregated)
+
+        return host.retried(merged)
 
     def view(self, host: Host) -> View:
         """Reads by `Windowed` key; an entry's timestamp is the end of its session."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from penstock.errors import ATTRIBUTED, TopologyError
 from penstock.operators.processors import Context, Supplier, made_by
-from penstock.processor import Cancellable, Host, Operator, PunctuationType, Wrap
+from penstock.processor import Cancellable, Host, Operator, PunctuationType
 from penstock.records import Headers, Process, Record
 from penstock.state import SharedKeyValueStore, StoreSpec, Write
 
@@ -17,23 +17,19 @@ from penstock.state import SharedKeyValueStore, StoreSpec, Write
 class ApplyWrites(Operator):
     """Applies writes to a shared store, in order of arrival, in the shard of their key."""
 
-    spec: StoreSpec
+    retries_what_it_reads: ClassVar[bool] = True
 
-    def wrapped(self, function: Wrap, supplier: Wrap) -> Operator:
-        sharing = self.spec.sharing
-        assert sharing is not None
-        merge = None if sharing.merge is None else function(sharing.merge)
-        operations = tuple(function(operation) for operation in sharing.operations)
-        return replace(self, spec=replace(self.spec, sharing=replace(sharing, merge=merge, operations=operations)))
+    spec: StoreSpec
 
     def bind(self, host: Host, forward: Process) -> Process:
         spec, failed = self.spec, host.failed
         store = host.store(spec.name)
         get, put = store.get, store.put
+        attempt = host.retried(lambda key, write: write.done(spec, get(key)))
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
-                put(key, value.done(spec, get(key)))
+                put(key, attempt(key, value))
             except Exception as error:
                 failed(error, key)
 

@@ -18,6 +18,7 @@ class TableAggregate(TableOperator):
     """One aggregate per group: old rows are subtracted before new rows are added."""
 
     lineage: ClassVar[Lineage] = Lineage.GATHERS
+    retries_what_it_reads: ClassVar[bool] = True
 
     store: str
     initializer: Callable[[], Any]
@@ -30,19 +31,25 @@ class TableAggregate(TableOperator):
         entry = stored_view(host, self.store).get
         keep = keeper(host, self.store, forward, self.send_old_values)
 
+        def updated(key: Any, change: Change, timestamp: int) -> tuple[Any, Any, int]:
+            new, old, _ = change
+            before, before_timestamp = entry(key) or _NO_ENTRY
+            aggregate, result_timestamp = before, timestamp
+            if old is not None and before is not None:
+                aggregate = subtractor(key, old, before)
+                result_timestamp = max(timestamp, before_timestamp)
+            if new is not None:
+                aggregate = adder(key, new, initializer() if aggregate is None else aggregate)
+                result_timestamp = max(timestamp, before_timestamp)
+            return aggregate, before, result_timestamp
+
+        attempt = host.retried(updated)
+
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
                     raise ValueError("The key is None: a table's aggregate needs a key.")
-                new, old, _ = change
-                before, before_timestamp = entry(key) or _NO_ENTRY
-                aggregate, result_timestamp = before, timestamp
-                if old is not None and before is not None:
-                    aggregate = subtractor(key, old, before)
-                    result_timestamp = max(timestamp, before_timestamp)
-                if new is not None:
-                    aggregate = adder(key, new, initializer() if aggregate is None else aggregate)
-                    result_timestamp = max(timestamp, before_timestamp)
+                aggregate, before, result_timestamp = attempt(key, change, timestamp)
                 keep(key, aggregate, before, result_timestamp, headers, timestamp)
             except Exception as error:
                 failed(error, key)
@@ -58,6 +65,7 @@ class TableReduce(TableOperator):
     """Like `TableAggregate`, for aggregates of the same type as the rows: a group starts with its first row."""
 
     lineage: ClassVar[Lineage] = Lineage.GATHERS
+    retries_what_it_reads: ClassVar[bool] = True
 
     store: str
     adder: Callable[[Any, Any], Any]
@@ -69,22 +77,28 @@ class TableReduce(TableOperator):
         entry = stored_view(host, self.store).get
         keep = keeper(host, self.store, forward, self.send_old_values)
 
+        def updated(key: Any, change: Change, timestamp: int) -> tuple[Any, Any, int]:
+            new, old, _ = change
+            before, before_timestamp = entry(key) or _NO_ENTRY
+            aggregate, result_timestamp = before, timestamp
+            if old is not None and before is not None:
+                aggregate = subtractor(before, old)
+                result_timestamp = max(timestamp, before_timestamp)
+            if new is not None:
+                if aggregate is None:
+                    aggregate = new
+                else:
+                    aggregate = adder(aggregate, new)
+                    result_timestamp = max(timestamp, before_timestamp)
+            return aggregate, before, result_timestamp
+
+        attempt = host.retried(updated)
+
         def process(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
                     raise ValueError("The key is None: a table's aggregate needs a key.")
-                new, old, _ = change
-                before, before_timestamp = entry(key) or _NO_ENTRY
-                aggregate, result_timestamp = before, timestamp
-                if old is not None and before is not None:
-                    aggregate = subtractor(before, old)
-                    result_timestamp = max(timestamp, before_timestamp)
-                if new is not None:
-                    if aggregate is None:
-                        aggregate = new
-                    else:
-                        aggregate = adder(aggregate, new)
-                        result_timestamp = max(timestamp, before_timestamp)
+                aggregate, before, result_timestamp = attempt(key, change, timestamp)
                 keep(key, aggregate, before, result_timestamp, headers, timestamp)
             except Exception as error:
                 failed(error, key)

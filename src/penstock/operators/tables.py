@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn
 
 from penstock.errors import StateError, TopologyError
 from penstock.operators.drops import NULL_KEY
-from penstock.operators.emission import emitter
+from penstock.operators.emission import by_value, emitter
 from penstock.operators.processors import Context
 from penstock.processor import Host, Lineage, Operator, TableOperator, ValueTransformer, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
@@ -28,8 +28,10 @@ def keeper(host: Host, store: str, forward: Process, send_old_values: bool) -> K
         return _holder(host, kept, forward, send_old_values)
     put = kept.put
     emit = emitter(host, store, forward, send_old_values)
+    hold = by_value(host.spec(store))
 
     def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers, record_timestamp: int) -> None:
+        new = hold(new)
         put(key, new, timestamp)
         emit(key, Change(new, old), timestamp, headers, record_timestamp)
 

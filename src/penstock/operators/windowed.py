@@ -10,10 +10,19 @@ from penstock.columns.steps import Columnar, InWindows, Step
 from penstock.errors import TopologyError
 from penstock.operators.aggregates import gathering
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
-from penstock.operators.window_emission import Bounds, Closing, EmitClosed, closed_windows, own_old_value, updates, window_view
+from penstock.operators.emission import by_value
+from penstock.operators.window_emission import (
+    Bounds,
+    Closing,
+    EmitClosed,
+    Updates,
+    closed_windows,
+    own_old_value,
+    updates,
+    window_view,
+)
 from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, Windowed
-from penstock.state.timestamped import IMMUTABLE
 from penstock.timing import MAX_MS, TimeWindows, UnlimitedWindows, Windows
 
 _new = tuple.__new__  # cheaper than Windowed(...) and Change(...), once per record and window
@@ -24,6 +33,7 @@ class WindowAggregate(TableOperator, Columnar):
     """One aggregate per key and window; a record updates every open window that contains its timestamp."""
 
     lineage: ClassVar[Lineage] = Lineage.GATHERS
+    retries_what_it_reads: ClassVar[bool] = True
 
     store: str
     windows: Windows
@@ -42,16 +52,13 @@ class WindowAggregate(TableOperator, Columnar):
         return gathering(self.aggregator, self.store, NULL_KEY, InWindows(self.windows, EXPIRED_WINDOW))
 
     def bind(self, host: Host, forward: Process) -> Process:
-        """The node's `process`: one fetch, one aggregator call, one put and one emit per window."""
-        initialize, aggregate, windows = self.initializer, self.aggregator, self.windows
+        """The node's `process`: one fetch and one aggregator call per window, then one put and one emit for each."""
+        windows, dropped, failed = self.windows, host.dropped, host.failed
         windows_for, grace, size = windows.windows_for, windows.grace_ms, _size_ms(windows)
         tumbling = isinstance(windows, TimeWindows) and windows.advance_ms == windows.size_ms
-        store, observe = host.store(self.store), host.time.clock(host.node).observe
-        put, dropped, failed = store.put, host.dropped, host.failed
-        emit, cached, with_old, with_initial = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
-        reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)
-        hold = _holder(host, self.store) if cached and not reads_old else None
-        fetch = store.fetch_entry if hold is None else store.held_entry
+        observe = host.time.clock(host.node).observe
+        emit, cached, _, _ = kept = updates(host, self.store, forward, self.send_old_values, self.emit_on_close)
+        attempt, put = self._attempt(host, kept)
         emit_closed_first, emit_closed_last = self._closing(host, forward)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -62,30 +69,19 @@ class WindowAggregate(TableOperator, Columnar):
                 close_time = observe(timestamp) - grace
                 if emit_closed_first is not None:
                     emit_closed_first(close_time, headers)
+                # All windows are computed before any is written: a record that fails in one leaves nothing in the others.
+                updated: list[tuple[int, Any, Any, int]] = []
                 for start in (timestamp - timestamp % size,) if tumbling else windows_for(timestamp):
-                    end = start + size
-                    if end <= close_time:
+                    if start + size <= close_time:
                         dropped(EXPIRED_WINDOW)
-                        continue
-                    entry = fetch(key, start)
-                    result_time = timestamp
-                    if entry is None:
-                        aggregated = initialize()
-                        old = aggregated if with_initial else None
                     else:
-                        aggregated, latest = entry
-                        if latest > timestamp:
-                            result_time = latest
-                        old = fetch(key, start)[0] if reads_old else aggregated if with_old else None
-                    new = aggregate(key, value, aggregated)
-                    if cached and new is None and entry is None:
+                        updated.append((start, *attempt(key, value, timestamp, start)))
+                for start, new, old, result_time in updated:
+                    if new is None and cached and old is None:
                         continue  # a cache drops the deletion of a missing entry; the store does not see its time
-                    if hold is None:
-                        put(key, new, start, result_time)
-                    else:
-                        hold(key, new, start, result_time, None if entry is None else aggregated, value)
+                    put(key, new, start, result_time)
                     if emit is not None:
-                        windowed, change = _new(Windowed, (key, start, end)), _new(Change, (new, old, True))
+                        windowed, change = _new(Windowed, (key, start, start + size)), _new(Change, (new, old, True))
                         emit(windowed, change, result_time, headers, timestamp)
                 if emit_closed_last is not None:
                     emit_closed_last(close_time, headers)
@@ -93,6 +89,27 @@ class WindowAggregate(TableOperator, Columnar):
                 failed(error, key)
 
         return process
+
+    def _attempt(self, host: Host, kept: Updates) -> tuple[Callable[..., tuple[Any, Any, int]], Callable[..., Any]]:
+        """Return how a record is added to a window, as the new and the old value and their time, and how these are written."""
+        initialize, aggregate = self.initializer, self.aggregator
+        store, spec = host.store(self.store), host.spec(self.store)
+        emit, cached, with_old, with_initial = kept
+        reads_old = emit is not None and own_old_value(host, self.store, self.send_old_values)
+        holds = cached and not reads_old and spec.serdes[0].identity
+        fetch, put = (store.held_entry, store.hold) if holds else (store.fetch_entry, store.put)
+        hold = by_value(spec)
+
+        def updated(key: Any, value: Any, timestamp: int, start: int) -> tuple[Any, Any, int]:
+            entry = fetch(key, start)
+            if entry is None:
+                aggregated = initialize()
+                return hold(aggregate(key, value, aggregated)), aggregated if with_initial else None, timestamp
+            aggregated, latest = entry
+            old = fetch(key, start)[0] if reads_old else aggregated if with_old else None
+            return hold(aggregate(key, value, aggregated)), old, max(timestamp, latest)
+
+        return host.retried(updated), put
 
     def view(self, host: Host) -> View:
         """Reads by `Windowed` key."""
@@ -108,31 +125,6 @@ class WindowAggregate(TableOperator, Columnar):
             return None, None
         emit_closed = closed_windows(host, self.store, forward, _closing(self.windows))
         return (emit_closed, None) if host.spec(self.store).cached else (None, emit_closed)
-
-
-Hold = Callable[[Any, Any, int, int, Any, Any], None]
-"""`hold(key, new, start, timestamp, before, value)`: `new` replaces `before`, None without one, because of a record's `value`."""
-
-
-def _holder(host: Host, name: str) -> Hold | None:
-    """Return how an aggregate is kept as an object until the epoch ends, or written if other code can change that object.
-
-    An aggregator that returns the aggregate it was given has changed it, and may do so again and fail; one that returns the
-    record's value, or a part of it, returns it for several windows, most likely where it had no aggregate yet.
-    """
-    if not host.spec(name).serdes[0].identity:
-        return None
-    store: Any = host.store(name)
-    put, keep, can_hold = store.put, store.hold, store.can_hold
-
-    def hold(key: Any, new: Any, start: int, timestamp: int, before: Any, value: Any) -> None:
-        kind = type(new)
-        if kind in IMMUTABLE or (before is not None and new is not before and new is not value and can_hold(kind)):
-            keep(key, new, start, timestamp)
-        else:
-            put(key, new, start, timestamp)
-
-    return hold
 
 
 def _size_ms(windows: Windows) -> int:

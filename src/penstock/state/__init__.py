@@ -2,6 +2,7 @@
 
 from penstock.state.bounds import MAX_TIME, after, after_prefix
 from penstock.state.bulk import can_hold_all, hold_all, read_all, read_windows, write_all
+from penstock.state.by_value import IMMUTABLE, Encoded, giver, holder
 from penstock.state.engines.engine import Engine, SpaceBatch
 from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
@@ -29,6 +30,7 @@ memory_engine = MemoryEngine
 __all__ = [
     "EPOCH",
     "FORMAT",
+    "IMMUTABLE",
     "MARK_LIFE_MS",
     "MAX_TIME",
     "NEWEST",
@@ -36,6 +38,7 @@ __all__ = [
     "REGISTERS",
     "Act",
     "CachedKeyValueStore",
+    "Encoded",
     "Engine",
     "EngineFactory",
     "EngineKind",
@@ -76,7 +79,9 @@ __all__ = [
     "by_query",
     "can_hold_all",
     "entry_decoder",
+    "giver",
     "hold_all",
+    "holder",
     "last_registers",
     "memory_engine",
     "pending_changes",

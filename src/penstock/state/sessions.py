@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.records import Windowed
 from penstock.state.bounds import MAX_TIME
+from penstock.state.by_value import writer
 from penstock.state.segments import KeyFirst, Occurrence, Retention, TimeFirst
 from penstock.state.store import HistoryStore
 
@@ -30,6 +31,7 @@ class SessionStore(HistoryStore[K, V]):
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         super().__init__(spec)
+        self._serialize = writer(spec.serdes[1])
         self._retention = Retention(shard, spec)
         self._layout = (
             TimeFirst(shard, spec, self._retention, _SIZE, before_key=_SIZE)
@@ -44,8 +46,9 @@ class SessionStore(HistoryStore[K, V]):
 
     def put(self, session: Windowed[K], aggregate: V | None) -> bool:
         """Set the aggregate of a key's session; None removes it. Return False if the session has expired: nothing is written."""
+        raw = None if aggregate is None else self._serialize(aggregate)
         self._retention.advance(session.end)
-        return self._put_raw(session, None if aggregate is None else self._serialize(aggregate))
+        return self._put_raw(session, raw)
 
     def remove(self, session: Windowed[K]) -> None:
         """Remove a key's session."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from penstock.errors import RegistryError, SerializationError
 from penstock.records import NO_HEADERS, Change, Headers, Process, ValueAndTimestamp
+from penstock.state.by_value import IMMUTABLE, giver, holder, writer
 from penstock.state.keyvalue import KeyValueReads, SpaceStore
 from penstock.state.store import null_key
 
@@ -48,6 +49,7 @@ class TimestampedKeyValueStore(SpaceStore[K, V]):
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         super().__init__(shard, spec)
+        self._serialize = writer(spec.serdes[1])
         self._deserialize = self._decode
         self._decode = value_decoder(self._deserialize)
         self._decode_entry = entry_decoder(self._deserialize)
@@ -112,22 +114,22 @@ class _Entries(KeyValueReads[K, ValueAndTimestamp[Any]]):
         return self._store._raw_scan(lower, upper, reverse)
 
 
-IMMUTABLE = frozenset({int, str, bytes, float, bool})
-
 Held = tuple[Any, int, Any, Headers, int]
-"""A held entry of a cached store: value, timestamp, key, and the headers and timestamp of the record that set it."""
+"""A held entry of a cached store: value by value, timestamp, key, and the headers and timestamp of the record that set it."""
 
 
 class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
-    """A timestamped store that holds values put since the last flush as objects, and serializes each key once.
+    """A timestamped store that holds values put since the last flush, by value, and serializes each key once.
 
     `flush` writes them and forwards, per key, the last value with the one before the first put as its old value; keys are in
-    the order of their last put. This is Kafka Streams' record cache. A held value may be changed in place by the code that put
-    it, so the old value is read from its bytes.
+    the order of their last put. This is Kafka Streams' record cache. The table that owns the store sets `held` itself: what
+    ready aggregates compute it holds as objects, because no other code has them.
     """
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         super().__init__(shard, spec)
+        self._hold = holder(spec.serdes[1])
+        self._give = giver(spec.serdes[1])
         self.held: dict[Any, Held] = {}
         self._shown: dict[Any, Held] = {}
         self._old: dict[Any, bytes | None] = {}
@@ -146,7 +148,7 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         if value is None:
             return None
         if type(value) not in IMMUTABLE:
-            value = self._deserialize(self._serialize(value))  # a copy for the reader: the held value may still change in place
+            value = self._deserialize(self._serialize(value))  # the reader may change it
         return _new(ValueAndTimestamp, (value, held[1]))
 
     def get(self, key: K) -> V | None:
@@ -162,9 +164,9 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         """Set a key's value, to be forwarded at the next flush with these headers; a deletion has the record's time."""
         if key is None:
             raise null_key(self.name)
-        name = self._name(key)
+        name, held = self._name(key), self._hold(value)
         self.held.pop(name, None)  # popped, then set again: the flush follows the order of the last puts
-        self.held[name] = (value, timestamp, key, headers, record_timestamp)
+        self.held[name] = (held, timestamp, key, headers, record_timestamp)
 
     def delete(self, key: K, timestamp: int | None = None) -> ValueAndTimestamp[V] | None:
         """Delete a key as of `timestamp`, by default that of its value; return its old value."""
@@ -187,9 +189,10 @@ class CachedKeyValueStore(TimestampedKeyValueStore[K, V]):
         else:
             olds = [self._old_value(name) if change[0] is None else None for name, change in held.items()]
         self.settle()
+        give = self._give
         for (value, timestamp, key, headers, record_timestamp), old in zip(changes, olds, strict=True):
             if value is not None:
-                forward(key, _new(Change, (value, old, True)), timestamp, headers)
+                forward(key, _new(Change, (give(value), old, True)), timestamp, headers)
             elif old is not None:
                 forward(key, _new(Change, (None, old if send_old_values else None, True)), record_timestamp, headers)
 

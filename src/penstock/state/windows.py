@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import RegistryError, SerializationError
 from penstock.records import ValueAndTimestamp, Windowed
 from penstock.state.bounds import MAX_TIME
+from penstock.state.by_value import Encoded, writer
 from penstock.state.segments import KeyFirst, Layout, Occurrence, Retention, TimeFirst
 from penstock.state.store import StateStore, null_key
 from penstock.state.timestamped import entry_decoder, value_decoder
@@ -28,7 +28,6 @@ _pack_time = Struct(">q").pack
 _SIZE = 12
 _LAST_SEQUENCE = 0x7FFFFFFF
 _new = tuple.__new__
-_COPIED = frozenset({list, dict})
 
 
 class WindowReads(Generic[K, V]):
@@ -193,26 +192,27 @@ def _seen_from(spec: StoreSpec) -> Callable[[int], int]:
 class TimestampedWindowStore(WindowStore[K, V]):
     """A window store with the event time of each value. Reads return plain values; `fetch_entry` and `entries` add the time.
 
-    `hold` keeps a value as an object, which is written when anyone reads the store, and at the end of the epoch: a window that
-    many records update is serialized once.
+    `hold` keeps a value that nothing changes, which is written when anyone reads the store, and at the end of the epoch: a window
+    that many records update is serialized once.
     """
 
     def __init__(self, shard: Shard, spec: StoreSpec) -> None:
         super().__init__(shard, spec)
+        self._serialize = writer(spec.serdes[1])
         self._decode_entry = entry_decoder(self._decode)
         self._decode = value_decoder(self._decode)
         self._held: dict[tuple[K, int], tuple[V, int]] = {}
 
     def put(self, key: K, value: V | None, window_start: int, timestamp: int = -1) -> bool:
         """Set the value of a key's window as of `timestamp`; None deletes it. Return False if the window has expired."""
+        raw = None if value is None else _pack_time(timestamp) + self._serialize(value)
         self._held.pop((key, window_start), None)
-        return self._put_raw(key, None if value is None else _pack_time(timestamp) + self._serialize(value), window_start)
+        return self._put_raw(key, raw, window_start)
 
     def hold(self, key: K, value: V, window_start: int, timestamp: int) -> bool:
-        """As `put`, for a value that its owner does not change any more, and a key whose equals have the same bytes.
-
-        Its type must be one that `can_hold` allows, or a plain one such as `int`.
-        """
+        """As `put`, for a value that is held, and a key whose equals have the same bytes."""
+        if value is None or type(value) is Encoded:
+            return self.put(key, value, window_start, timestamp)
         if window_start > self._observed.value:
             self._retention.advance(window_start)
         elif window_start < self._seen_from(self._retention.time):
@@ -220,21 +220,11 @@ class TimestampedWindowStore(WindowStore[K, V]):
         self._held[key, window_start] = (value, timestamp)
         return True
 
-    @staticmethod
-    @cache
-    def can_hold(kind: type) -> bool:
-        """Whether values of a type can be held: those that cannot be changed, and those that are copied for the owner."""
-        frozen = getattr(kind, "__dataclass_params__", None) or getattr(kind, "__struct_config__", None)
-        return kind in _COPIED or kind is tuple or (frozen is not None and bool(frozen.frozen))
-
     def held_entry(self, key: K, time: int) -> tuple[V, int] | None:
-        """As `fetch_entry`, for the owner, which may change lists and dicts; a value that is held stays held."""
+        """As `fetch_entry`, for the table that owns the store; a value that is held stays held."""
         held = self._held.get((key, time))
         if held is not None:
-            if time < self._seen_from(self._retention.time):
-                return None
-            value: Any = held[0]
-            return (value.copy(), held[1]) if type(value) in _COPIED else held
+            return None if time < self._seen_from(self._retention.time) else held
         raw = super()._fetch_raw(key, time)
         return None if raw is None else self._decode_entry(raw)
 

@@ -26,14 +26,12 @@ from penstock import (
     log_and_continue,
     otherwise,
     retry,
-    shared_store,
     timestamped_key_value_store,
 )
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.retries import READS, retrying
-from penstock.operators.shared import ApplyWrites
 from penstock.operators.stateless import Branch
 from penstock.processor import Operator
 from penstock.state import keyvalue, sessions, timestamped, ttl, versioned, windows
@@ -358,8 +356,19 @@ def operators() -> list[Any]:
     ]  # without classes that were replaced to add slots
 
 
-@pytest.mark.parametrize("kind", operators(), ids=lambda kind: kind.__name__)
-def test_every_function_of_every_operator_can_be_retried(kind: Any) -> None:
+RETRIED_WITH_READS = {
+    *("ApplyWrites", "SessionAggregate", "SlidingAggregate", "StreamAggregate", "TableAggregate", "TableReduce"),
+    "WindowAggregate",
+}
+"""Operators whose functions get what is stored: `tests/unit/epochs/test_by_value.py` has each of them."""
+
+
+def test_functions_that_get_what_is_stored_are_retried_with_the_read() -> None:
+    assert {kind.__name__ for kind in operators() if kind.retries_what_it_reads} == RETRIED_WITH_READS
+
+
+@pytest.mark.parametrize("kind", [kind for kind in operators() if not kind.retries_what_it_reads], ids=lambda kind: kind.__name__)
+def test_every_other_function_of_every_operator_can_be_retried(kind: Any) -> None:
     """Every field with a user's function is wrapped, and no other field is changed."""
     functions = {
         field.name for field in fields(kind) if any(word in field.type for word in ("Callable", "Joiner", "OfPair", "Supplier"))
@@ -367,8 +376,6 @@ def test_every_function_of_every_operator_can_be_retried(kind: Any) -> None:
     given: dict[str, Any] = {field.name: (lambda: None) if field.name in functions else None for field in fields(kind)}
     if kind is Branch:
         functions, given = {"branches"}, {"branches": ((lambda: None, "child"),)}
-    if kind is ApplyWrites:
-        functions, given = {"spec"}, {"spec": shared_store("kept", merge=max, operations=[max])}
     operator = kind(**given)
     again = retrying(operator, lambda error, attempt, is_clean: None)
     assert {field.name for field in fields(kind) if getattr(again, field.name) is not getattr(operator, field.name)} == functions
@@ -381,5 +388,5 @@ def test_every_store_method_that_is_not_a_known_read_counts_as_a_write() -> None
     ]
     users = {name for store in stores for name in dir(store) if not name.startswith("_")}
     lanes = {"before_commit", "discard", "restore", "observe", "follow_watermark", "fetch_kept_session", "find_kept_sessions"}
-    lanes |= {"around_key", "can_hold", "held_entry", "hold", "settle"}
+    lanes |= {"around_key", "held_entry", "hold", "settle"}
     assert users - READS - lanes == {"put", "put_all", "put_if_absent", "delete", "pop", "remove"}

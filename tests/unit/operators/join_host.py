@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import ATTRIBUTED, ProcessingError
 from penstock.metrics import UserMetrics
-from penstock.processor import Operator, View
+from penstock.processor import Operator, View, Wrap
 from penstock.records import NO_HEADERS, Headers, Process, RecordMetadata
 from penstock.state import LaneState, Register, StoreSpec, memory_engine
 
@@ -48,6 +48,7 @@ class MemoryHost:
     def __init__(self, *specs: StoreSpec, views: dict[str, View] | None = None, rebind: bool = False) -> None:
         self.state = LaneState(memory_engine())
         self.metrics = UserMetrics()
+        self.retried: Wrap = lambda attempt: attempt
         self.specs = {spec.name: spec for spec in specs}
         self.views = views or {}
         self.rebind = rebind

@@ -88,6 +88,9 @@ class NodeHost:
     def view(self, table: str) -> View:
         return self.bench.view(table)
 
+    def retried(self, attempt: Callable[..., Any]) -> Callable[..., Any]:
+        return attempt
+
     def failed(self, error: Exception, key: Any) -> None:
         if isinstance(error, ATTRIBUTED):
             raise error

@@ -159,6 +159,9 @@ class Bench:
     def dropped(self, reason: str) -> None:
         self.drops.append(reason)
 
+    def retried(self, attempt: Callable[..., Any]) -> Callable[..., Any]:
+        return attempt
+
     def failed(self, error: Exception, key: Any) -> None:
         if isinstance(error, ATTRIBUTED):
             raise error

@@ -252,9 +252,9 @@ def test_old_values_are_those_before_the_first_put_even_after_scans(home: Home) 
 @pytest.mark.parametrize("key", [String(), Json()], ids=["distinguished by the key", "distinguished by its bytes"])
 def test_a_value_that_cannot_be_serialized_at_the_flush_names_its_key(home: Home, key: Any) -> None:
     lane = home.lane()
-    store = lane.store(timestamped(cached=True, key=key))
+    store = lane.store(timestamped(cached=True, key=key, value=Int64()))
     store.put("good", 1, 1)
-    store.put("bad", object(), 2)
+    store.put("bad", "1", 2)
     store.put("later", 1, 3)
     with pytest.raises(SerializationError, match="store 'table', key 'bad'"):
         len(store)
@@ -263,6 +263,14 @@ def test_a_value_that_cannot_be_serialized_at_the_flush_names_its_key(home: Home
     assert raised.value.__cause__ is not None
     store.put("bad", 2, 2)
     assert dict(store) == {"good": 1, "bad": 2, "later": 1}
+
+
+def test_a_value_that_can_change_is_serialized_when_it_is_put(home: Home) -> None:
+    store = home.lane().store(timestamped(cached=True))
+    store.put("a", [1], 1)
+    with pytest.raises(SerializationError):
+        store.put("a", [object()], 2)
+    assert store.entry("a") == ([1], 1)
 
 
 @pytest.mark.parametrize("key", [String(), Json()], ids=["distinguished by the key", "distinguished by its bytes"])
@@ -292,12 +300,13 @@ def test_a_cached_store_forwards_the_last_value_of_each_key(home: Home, key: Any
     store.hold("b", None, 8, headers, 9)
     assert list(store.entries.all()) == [("a", ([1, 2, 3], 7))]
     assert ("a" in store, "b" in store, store.approximate_num_entries()) == (True, False, 1)
-    value.append(4)
+    value.append(4)  # the store has what was put, not the object
     store.flush(forward, send_old_values)
     old: Any = ([1, 2], [1]) if send_old_values else (None, None)
-    assert sent == [("a", ([1, 2, 3, 4], old[0], True), 7, ()), ("b", (None, old[1], True), 9, headers)]
+    assert sent == [("a", ([1, 2, 3], old[0], True), 7, ()), ("b", (None, old[1], True), 9, headers)]
+    sent[0][1].new.append(5)
     lane.commit(0)
-    assert list(store.entries.all()) == [("a", ([1, 2, 3, 4], 7))]
+    assert list(store.entries.all()) == [("a", ([1, 2, 3], 7))]
 
 
 def test_a_cached_store_discards_held_entries_with_the_epoch(home: Home) -> None:

@@ -43,6 +43,9 @@ class Deduplicating(Generic[K_co, V_co]):
         With `by`, a record is a duplicate if it has the same key and `by(key, value)` returns the same: text, a number, or what
         JSON can express. The time counts from the record that was let through. To compare across keys, select a key first.
 
+        Records without a key are compared with each other by what `by` returns, within their partition; without `by` there is
+        nothing to compare, and all of them are let through.
+
         Example:
             >>> from penstock import StreamsBuilder
             >>> from penstock.testing import TopologyTestDriver

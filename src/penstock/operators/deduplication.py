@@ -16,6 +16,7 @@ from penstock.serdes import Bytes, Int64, Serde
 from penstock.state import StoreKind, StoreSpec
 
 _size = Struct(">i")
+_NO_KEY = _size.pack(-1)
 _identity_bytes = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -23,7 +24,8 @@ _identity_bytes = msgspec.json.Encoder(order="deterministic").encode
 class Deduplicate(Operator):
     """Forwards the first record of each key and identity within a time, and drops the others.
 
-    The store has the event time of that record, by key and identity.
+    The store has the event time of that record, by key and identity. No key is not the same as an empty one; a record with
+    neither key nor identity has nothing to be compared by, and is forwarded.
     """
 
     store: str
@@ -37,14 +39,16 @@ class Deduplicate(Operator):
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
-                name = b"" if key is None else serialize(key)
+                name = None if key is None else serialize(key)
                 if identity is not None:
-                    name = _size.pack(len(name)) + name + _identity_bytes(identity(key, value))
-                first = seen.get(name)
-                if first is not None and abs(timestamp - first) <= within:
-                    dropped(DUPLICATE)
-                    return
-                seen.put(name, timestamp, timestamp)
+                    size = _NO_KEY if name is None else _size.pack(len(name))
+                    name = size + (name or b"") + _identity_bytes(identity(key, value))
+                if name is not None:
+                    first = seen.get(name)
+                    if first is not None and abs(timestamp - first) <= within:
+                        dropped(DUPLICATE)
+                        return
+                    seen.put(name, timestamp, timestamp)
             except Exception as error:
                 failed(error, key)
                 return

@@ -41,10 +41,21 @@ def test_records_that_are_out_of_order_are_compared_too() -> None:
     assert [value["n"] for value in passed(unique(within="1s"), *records)] == [1, 3, 4]
 
 
-def test_records_without_a_key_have_one_in_common() -> None:
+def test_records_without_a_key_are_compared_by_their_identity() -> None:
     records: list[tuple[str | None, Any, int]] = [(None, {"id": 1}, 0), (None, {"id": 1}, 1), (None, {"id": 2}, 2)]
     topology = unique(by=lambda _, value: value["id"], within="1s")
     assert passed(topology, *records) == [{"id": 1}, {"id": 2}]
+
+
+def test_records_with_neither_key_nor_identity_are_all_let_through() -> None:
+    records: list[tuple[str | None, Any, int]] = [(None, {"n": 1}, 0), (None, {"n": 2}, 1), ("", {"n": 3}, 2), ("", {"n": 4}, 3)]
+    assert [value["n"] for value in passed(unique(within="1s"), *records)] == [1, 2, 3]
+
+
+def test_an_empty_key_is_not_a_missing_one() -> None:
+    topology = unique(by=lambda _, value: value["id"], within="1s")
+    records: list[tuple[str | None, Any, int]] = [(None, {"id": 1}, 0), ("", {"id": 1}, 1), ("", {"id": 1}, 2)]
+    assert len(passed(topology, *records)) == 2
 
 
 def test_parts_of_key_and_identity_are_not_confused() -> None:

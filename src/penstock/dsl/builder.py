@@ -114,11 +114,12 @@ class StreamsBuilder(BackfilledSources):
     ) -> KStream[Any, Any]:
         """Read a topic, several topics, or all topics that match a pattern, as a stream of records.
 
-        `timestamp(record)` returns a record's event time in milliseconds; a negative one drops the record. `watermark` says how
-        far out of order records may be, and how long to wait for idle partitions: see `bounded_disorder`. `late` handles records
-        behind the watermark: `log_and_continue()` drops and counts them, `dead_letter(...)` keeps them; without it they are
-        processed like others, by windows only during the grace period. `reset` is where to start without a committed offset:
-        `"earliest"`, `"latest"`, `"none"` (fail), or a duration before now.
+        `timestamp(record)` returns a record's event time in milliseconds; one with a negative time is skipped and counted, and
+        `record.partition_time` is the highest of its partition so far. `watermark` says how far out of order records may be, and
+        how long to wait for idle partitions: see `bounded_disorder`. `late` handles records behind the watermark:
+        `log_and_continue()` drops and counts them, `dead_letter(...)` keeps them; without it they are processed like others, by
+        windows only during the grace period. `reset` is where to start without a committed offset: `"earliest"`, `"latest"`,
+        `"none"` (fail), or a duration before now.
 
         Streams of the same topics share one source. Unlike Kafka Streams, which uses the options of the first one, Penstock
         requires that they have equal serdes, `timestamp`, `watermark` and `reset`.

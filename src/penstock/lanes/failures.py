@@ -38,6 +38,9 @@ LATE = "late"
 DEAD_LETTER = "dead letter"
 """The reason under which records that became dead letters are counted."""
 
+INVALID_TIMESTAMP = "invalid timestamp"
+"""The reason under which records are counted that a timestamp extractor has given no time."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -91,6 +94,14 @@ class Failures:
             self._outbox.drop(node.name, LATE)
         else:
             self._act(failure, outcome, named(failure, node, key))
+
+    def untimed(self, node: SourceNode, timestamp: int, origin: RecordMetadata) -> None:
+        """Skip a record that its source's extractor gave a negative time; of those of an epoch, the first is logged."""
+        if (node.name, INVALID_TIMESTAMP) not in self._outbox.dropped:
+            place = f"{origin.topic}-{origin.partition} at offset {origin.offset}"
+            what = "%s skips the record from %s: its timestamp= function returned %d (%s). Others like it are only counted."
+            _log.warning(what, node.name, place, timestamp, node.line)
+        self._outbox.drop(node.name, INVALID_TIMESTAMP)
 
     def unhandled(self, node: Node, error: Exception) -> ProcessingError:
         """Return the error for a failure of a node's code that no handler decides on."""

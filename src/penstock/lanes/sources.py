@@ -58,6 +58,7 @@ class Intake:
                     f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
                 ) from error
             if timestamp < 0:
+                failures.untimed(node, timestamp, origin)
                 return None
         return Arrival(key, value, timestamp, headers)
 

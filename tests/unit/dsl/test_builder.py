@@ -212,14 +212,19 @@ class TestTimestamps:
         assert [record.partition_time for record in seen] == [-1, 10, 10, 20]
         assert seen[1] == SourceRecord("k", 1, 5, HEADERS, "in", 0, 1, 10)
 
-    def test_a_negative_time_drops_the_record(self) -> None:
+    def test_a_negative_time_skips_the_record_which_is_counted_and_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         builder = StreamsBuilder()
-        builder.stream("in", timestamp=lambda record: record.value).to("out")
-        builder.table("facts", timestamp=lambda record: record.value).to_stream().to("changes")
+        builder.stream("in", timestamp=lambda record: record.value, name="events").to("out")
+        builder.table("facts", timestamp=lambda record: record.value, name="facts").to_stream().to("changes")
         with TopologyTestDriver(builder.build()) as driver:
-            driver.input("in").pipe_pairs([("a", -1), ("b", 5)])
+            driver.input("in").pipe_pairs([("a", -1), ("b", 5), ("c", -2)])
             driver.input("facts").pipe_pairs([("a", -1), ("b", 5)])
             assert driver.output("out").pairs() == driver.output("changes").pairs() == [("b", 5)]
+            assert driver.dropped() == {("events", "invalid timestamp"): 2, ("facts-source", "invalid timestamp"): 1}
+        events, facts = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+        assert events.startswith("events skips the record from in-0 at offset 0: its timestamp= function returned -1")
+        assert "test_builder.py" in events
+        assert facts.startswith("facts-source skips the record from facts-0 at offset 0")
 
     def test_a_negative_time_without_an_extractor_is_an_error(self) -> None:
         builder = StreamsBuilder()

@@ -167,9 +167,11 @@ class TestExtractors:
         records, others, told = entered(tmp_path, topology, rows)
         assert columns(records, "offset", "timestamp") == [(1, 50), (3, 40)]
         assert (others, told.high_times) == ([], {0: 50})
+        assert told.dropped == [("KSTREAM-SOURCE-0000000000", "invalid timestamp", 1)]
 
     def test_an_epoch_whose_records_are_all_dropped_reports_no_times(self, tmp_path: Path) -> None:
-        assert entered(tmp_path, windowed(lambda record: -1), [(0, 1, 5, number(1))], (60, 3)) == ([], [], Control())
+        told = Control(dropped=[("KSTREAM-SOURCE-0000000000", "invalid timestamp", 1)])
+        assert entered(tmp_path, windowed(lambda record: -1), [(0, 1, 5, number(1))], (60, 3)) == ([], [], told)
 
     def test_an_extractor_that_fails_names_the_record(self, tmp_path: Path) -> None:
         topology = windowed(lambda record: 1 // record.value)

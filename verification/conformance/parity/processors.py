@@ -122,10 +122,10 @@ def _extractor(note: str, *verbs: str) -> tuple[Rule, ...]:
 
 
 _ROUTING: Rules = {
-    "processor.TimestampExtractor": _extractor("a function of `(record, partition_time)`", "builder_stream"),
+    "processor.TimestampExtractor": _extractor("a function of the record, which has `partition_time`", "builder_stream"),
     "processor.FailOnInvalidTimestamp": _extractor("a function that raises"),
-    "processor.LogAndSkipOnInvalidTimestamp": _extractor("a negative result drops the record", "builder_stream"),
-    "processor.UsePartitionTimeOnInvalidTimestamp": _extractor("a function that returns `partition_time`"),
+    "processor.LogAndSkipOnInvalidTimestamp": _extractor("a negative result skips, counts and logs the record", "builder_stream"),
+    "processor.UsePartitionTimeOnInvalidTimestamp": _extractor("a function that returns `record.partition_time`"),
     "processor.WallclockTimestampExtractor": _extractor("a function that returns the time of day"),
     "processor.TopicNameExtractor": (
         Rule(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.dsl.draft import DraftNode
 from penstock.dsl.place import Place, given_serde
 from penstock.errors import TopologyError
+from penstock.serdes import SessionWindowed, TimeWindowed
 from penstock.topology import Line, SinkNode, Topology
 from penstock.topology.functions import checked
 from penstock.topology.nodes import Partitioner, TopicExtractor
@@ -35,8 +36,12 @@ def write_to(
     sink = here.draft.name("KSTREAM-SINK-", name)
     key_serde = given_serde(key) or here.key or here.draft.default_key
     value_serde = given_serde(value) or here.value or here.draft.default_value
+    tail = 0
+    if partitioner is None and isinstance(key_serde, (TimeWindowed, SessionWindowed)):
+        tail = key_serde.times_size
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_node(SinkNode(sink, parents, topic, key_serde, value_serde, line, partitioner, target=target))
+        node = SinkNode(sink, parents, topic, key_serde, value_serde, line, partitioner, target=target, partition_tail=tail)
+        topology.add_node(node)
 
     here.draft.add(DraftNode(sink, line, write), here.node)

@@ -23,7 +23,7 @@ from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, Control, Kind, control_row, decode_control, in_order_of_causes, out
 from penstock.errors import FencedError
 from penstock.kafka.limits import SizeLimits
-from penstock.kafka.partitioner import by_partition, with_partitions
+from penstock.kafka.partitioner import are_by_key, by_partition, with_partitions
 from penstock.kafka.preflight import Preflight
 from penstock.kafka.writers.publisher import SharedPublisher, Writing
 from penstock.kafka.writers.transactions import Shared, Transactions
@@ -120,8 +120,7 @@ def written_in(table: pa.Table, topics: Sequence[str]) -> dict[Partition, int]:
 def _divided(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the rows that a task writes: for topics of the program, with their partition; and the others."""
     kinds, names = rows.column("kind").to_numpy(), rows.column("name").fill_null(-1).to_numpy()
-    is_placed = rows.column("partition").is_valid().to_numpy()
-    is_own = ((kinds == Kind.SINK) | (kinds == Kind.CHANGELOG)) & (names >= 0) & is_placed
+    is_own = ((kinds == Kind.SINK) | (kinds == Kind.CHANGELOG)) & (names >= 0) & ~are_by_key(rows)
     return rows.filter(pa.array(is_own)), rows.filter(pa.array(np.logical_not(is_own)))
 
 

@@ -1,4 +1,8 @@
-"""The partition of a key, as Java's producer and librdkafka's `murmur2_random` choose it, for many keys at a time."""
+"""The partition of a key, as Java's producer and librdkafka's `murmur2_random` choose it, for many keys at a time.
+
+If a row has no partition, its key decides. If it has a negative one, its key without as many of its last bytes: Kafka Streams
+chooses the partition of a windowed key by the key in it, without the times behind it.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +20,33 @@ _WORD = 4
 
 
 def with_partitions(rows: pa.RecordBatch, topics: Sequence[str], counts: Mapping[str, int]) -> pa.RecordBatch:
-    """Return the rows with the partitions of those that have none, and whose topic has a known count of partitions.
+    """Return the rows with the partitions of those whose key decides, and whose topic has a known count of partitions.
 
     Rows name their topics by index. A row without a key gets any partition: the next one in turn.
     """
-    partitions = rows.column("partition")
-    if not partitions.null_count:
+    by_key = are_by_key(rows)
+    if not by_key.any():
         return rows
     names = rows.column("name").to_numpy(zero_copy_only=False)
     of_topic = np.array([*(counts.get(topic, 0) for topic in topics), 0], np.int64)  # the last is that of rows without an index
     count = of_topic[np.nan_to_num(names, nan=-1).astype(np.int64)]
-    open_ = np.flatnonzero(partitions.is_null().to_numpy(zero_copy_only=False) & (count > 0))
+    open_ = np.flatnonzero(by_key & (count > 0))
     if not len(open_):
         return rows
-    keys = rows.column("key").take(pa.array(open_))
-    chosen = np.where(keys.is_null().to_numpy(zero_copy_only=False), np.arange(len(open_)), murmur2(keys) & 0x7FFFFFFF)
-    found = partitions.fill_null(-1).to_numpy(zero_copy_only=False).copy()
-    found[open_] = chosen % count[open_]
+    keys, partitions = rows.column("key").take(pa.array(open_)), rows.column("partition")
+    found = partitions.fill_null(0).to_numpy(zero_copy_only=False).copy()
+    hashes = murmur2(keys, tails=-found[open_]) & 0x7FFFFFFF
+    chosen = np.where(keys.is_null().to_numpy(zero_copy_only=False), np.arange(len(open_)), hashes)
+    is_missing = partitions.is_null().to_numpy(zero_copy_only=False).copy()
+    found[open_], is_missing[open_] = chosen % count[open_], False
     return rows.set_column(
-        rows.schema.get_field_index("partition"), "partition", pa.array(found, mask=found < 0, type=pa.int32())
+        rows.schema.get_field_index("partition"), "partition", pa.array(found, mask=is_missing, type=pa.int32())
     )
+
+
+def are_by_key(rows: pa.RecordBatch | pa.Table) -> Any:
+    """Return which rows have no partition yet, because their key decides."""
+    return rows.column("partition").fill_null(-1).to_numpy(zero_copy_only=False) < 0
 
 
 def with_all_names(rows: pa.RecordBatch, topics: Sequence[str]) -> tuple[pa.RecordBatch, list[str]]:
@@ -68,13 +79,16 @@ def by_partition(rows: pa.RecordBatch | pa.Table, topics: Sequence[str]) -> dict
     return found
 
 
-def murmur2(keys: Any) -> Any:
-    """Return the murmur2 hash of each key, as unsigned numbers; a null has that of an empty key."""
+def murmur2(keys: Any, tails: Any = 0) -> Any:
+    """Return the murmur2 hash of each key without its last bytes, of which `tails` has the numbers, as unsigned numbers.
+
+    A null has that of an empty key.
+    """
     keys = keys.fill_null(b"")
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     held = keys.buffers()[2]
     data = np.frombuffer(b"" if held is None else held, np.uint8)
-    lengths = np.diff(offsets)
+    lengths = np.maximum(np.diff(offsets) - tails, 0)
     order = np.argsort(-lengths, kind="stable")  # keys with another word left are always the first ones
     starts, lengths = offsets[:-1][order], lengths[order]
     found = np.uint32(_SEED) ^ lengths.astype(np.uint32)

@@ -21,6 +21,8 @@ from penstock.errors import BrokerError, PenstockError
 from penstock.kafka.clients import for_client
 from penstock.kafka.clients import logger as client_logger
 from penstock.kafka.failures import configured_wrongly, failure, translated
+from penstock.kafka.partition_counts import PartitionCounts
+from penstock.kafka.partitioner import with_all_names, with_partitions
 from penstock.kafka.statistics import OnStatistics, with_statistics
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class RowProducer:
             self.client: Producer = Producer(own, logger=client_logger)
         except KafkaException as error:
             raise configured_wrongly(error) from None
+        self._counts = PartitionCounts(self.client, self._broker_timeout, clock)
 
     def begin(self) -> None:
         """Forget delivery failures of earlier rows."""
@@ -71,6 +74,7 @@ class RowProducer:
     def produce(self, rows: pa.RecordBatch) -> None:
         """Hand over the rows; whether they were delivered is known only after a flush."""
         produce = self.client.produce
+        rows = self._with_inner_partitions(rows)
         try:
             size = max(1, min(_CHUNK, _CHUNK_BYTES * rows.num_rows // max(rows.nbytes, 1)))
             for start in range(0, rows.num_rows, size):
@@ -123,6 +127,16 @@ class RowProducer:
     def is_in_reach(self) -> None:
         """Note that a broker has answered."""
         self._out_of_reach_since = None
+
+    def _with_inner_partitions(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with the partitions that a part of their key decides; for others, the client takes the whole key."""
+        of_part = pc.fill_null(pc.less(rows.column("partition"), 0), fill_value=False)
+        if not pc.any(of_part).as_py():
+            return rows
+        named, topics = with_all_names(rows, self._topics)
+        counts = self._counts.of({topics[code] for code in set(named.column("name").filter(of_part).to_pylist())})
+        placed = pc.if_else(of_part, with_partitions(named, topics, counts).column("partition"), rows.column("partition"))
+        return rows.set_column(rows.schema.get_field_index("partition"), "partition", placed)
 
     def _arguments(self, rows: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
         """The arguments of `produce` for each row, by position: keywords would take a third longer."""

@@ -22,6 +22,8 @@ class Row(NamedTuple):
     """An output record, as bytes.
 
     `cause` is the record of the epoch that caused it, by its number in the order of processing; see `lanes.cursor` for others.
+    Without a `partition`, the producer chooses that of the key; for a negative one, that of the key without as many of its last
+    bytes.
     """
 
     topic: str

@@ -26,6 +26,7 @@ from penstock.lanes.columnar import ColumnarPath
 from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row, RowKind
 from penstock.lanes.position import headers_of
+from penstock.lanes.sinks import by_key
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers
 from penstock.serdes import Int64, Json, Serde, String
 from penstock.state import CachedKeyValueStore, StoreSpec, read_all, timestamp_of, value_decoder, write_all
@@ -227,7 +228,7 @@ def _send(lane: Lane, path: ColumnarPath, changes: Changes) -> None:
         map(values.__getitem__, order),
         map(times.__getitem__, order),
         map(headers.__getitem__, order),
-        repeat(None),
+        repeat(by_key(end.sink)),
         repeat(kind),
         repeat(cause),
     )

@@ -27,7 +27,7 @@ def bind_sink(node: SinkNode, outbox: Outbox, failures: Failures, partitions: Ca
 
 def _bind_plain(node: SinkNode, topic: str, outbox: Outbox, failures: Failures) -> Process:
     """Return the `process` of a sink whose topic is known, and whose partitions the producer chooses."""
-    send, cursor = outbox.send, outbox.cursor
+    send, cursor, partition = outbox.send, outbox.cursor, by_key(node)
     serialize_key, serialize_value = _serializers(node, topic)
     kind = RowKind.EXCHANGE if node.internal else RowKind.SINK
 
@@ -35,7 +35,7 @@ def _bind_plain(node: SinkNode, topic: str, outbox: Outbox, failures: Failures) 
         try:
             key_bytes = None if key is None else serialize_key(key)
             value_bytes = None if value is None else serialize_value(value)
-            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, None, kind, cursor.row)))
+            send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, partition, kind, cursor.row)))
         except RegistryError:
             raise
         except Exception as error:
@@ -47,7 +47,7 @@ def _bind_plain(node: SinkNode, topic: str, outbox: Outbox, failures: Failures) 
 def _bind_routed(node: SinkNode, outbox: Outbox, failures: Failures, partitions: Callable[[str], int]) -> Process:
     """Return the `process` of a sink with functions that choose topics or partitions."""
     send, cursor = outbox.send, outbox.cursor
-    topic, partitioner = node.topic, node.partitioner
+    topic, partitioner, unchosen = node.topic, node.partitioner, by_key(node)
     kind = RowKind.EXCHANGE if node.internal else RowKind.SINK
     serializers: dict[str, tuple[Serialize, Serialize]] = {}
 
@@ -60,7 +60,7 @@ def _bind_routed(node: SinkNode, outbox: Outbox, failures: Failures, partitions:
             key_bytes = None if key is None else found[0](key)
             value_bytes = None if value is None else found[1](value)
             chosen = partitioner(target, key, value, partitions(target)) if partitioner is not None else None
-            for partition in _partitions(chosen, partitions(target)):
+            for partition in (unchosen,) if chosen is None else _partitions(chosen, partitions(target)):
                 send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, kind, cursor.row))
         except ATTRIBUTED:
             raise
@@ -88,10 +88,13 @@ def _checked(target: Any) -> str:
     return target
 
 
-def _partitions(chosen: int | Collection[int] | None, count: int) -> Collection[int | None]:
-    """Check and return the partitions that a partitioner chose; for None the producer chooses."""
-    if chosen is None:
-        return (None,)
+def by_key(node: SinkNode) -> int | None:
+    """Return what a row has for a partition if its key decides; see `Row`."""
+    return -node.partition_tail or None
+
+
+def _partitions(chosen: int | Collection[int], count: int) -> Collection[int]:
+    """Check and return the partitions that a partitioner chose."""
     several: tuple[Any, ...] = (chosen,) if isinstance(chosen, int) else tuple(chosen)
     for partition in several:
         if not isinstance(partition, int) or not 0 <= partition < count:

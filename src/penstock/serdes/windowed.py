@@ -41,6 +41,11 @@ class TimeWindowed(WrappingSerde[Windowed[K]]):
             self.changelog = True
 
     @property
+    def times_size(self) -> int:
+        """How many bytes follow those of the inner key."""
+        return _START.size + (4 if self.changelog else 0)
+
+    @property
     def identity(self) -> bool:
         """That of the inner serde, because all windows have one size."""
         return self.inner.identity
@@ -95,6 +100,11 @@ class SessionWindowed(WrappingSerde[Windowed[K]]):
 
     def __init__(self, inner: Serde[K] | type[K]) -> None:
         super().__init__(inner)
+
+    @property
+    def times_size(self) -> int:
+        """How many bytes follow those of the inner key."""
+        return _END_AND_START.size
 
     @property
     def identity(self) -> bool:

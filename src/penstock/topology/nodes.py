@@ -103,7 +103,8 @@ class ProcessorNode:
 class SinkNode:
     """Writes to a topic, or (`internal`) to an exchange of the same topology.
 
-    Records of the topic are delivered to `target`, if there is one, once they are committed.
+    Records of the topic are delivered to `target`, if there is one, once they are committed. Without a `partitioner`, the key
+    decides the partition, except for its last `partition_tail` bytes: the times of a windowed key, whose windows are together.
     """
 
     name: str
@@ -115,6 +116,7 @@ class SinkNode:
     partitioner: Partitioner | None = None
     internal: bool = False
     target: Target | None = None
+    partition_tail: int = 0
 
 
 Node = SourceNode | ProcessorNode | SinkNode

@@ -64,6 +64,17 @@ def test_a_key_goes_where_java_would_send_it(servers: str, application: str) -> 
     assert {record.key: record.partition for record in topics.read(servers, topic)} == by_java
 
 
+def test_a_windowed_key_goes_where_kafka_streams_would_send_it(servers: str, application: str) -> None:
+    topic = new_topic(servers, partitions=10)
+    chosen = {b"ann": 4, b"bob": 8, b"a-little-bit-long-string": 2}  # by its WindowedStreamPartitioner
+    sent = [row(b"", key=key + start.to_bytes(8, "big"), partition=-8) for key in chosen for start in (0, 10, 20)]
+    with publisher(config(servers), application, topic) as target:
+        publish(target, rows(*sent))
+        assert target.commit()
+    wait_until_settled(servers, topic)
+    assert {(record.key[:-8], record.partition) for record in topics.read(servers, topic) if record.key} == set(chosen.items())
+
+
 def test_large_batches_are_sent_in_order(servers: str, application: str) -> None:
     topic = new_topic(servers, partitions=2)
     settings = config(servers, kafka={"producer.queue.buffering.max.messages": 10_000})

@@ -95,6 +95,21 @@ def test_the_driver_writes_after_the_writers(writers: Writers) -> None:
     assert values(writers.servers, other) == [b"chosen"]
 
 
+def test_the_driver_sends_windowed_keys_where_kafka_streams_would(servers: str, application: str) -> None:
+    topic = new_topic(servers, partitions=10)
+    driver = SharedPublisher(Writing.of(config(servers), []), application, application, [topic], 60_000)
+    driver.start()
+    driver.begin()
+    chosen = {b"ann": 4, b"bob": 8}  # by its WindowedStreamPartitioner
+    driver.produce(rows(*(row(b"", key=key + bytes(8), partition=-8) for key in chosen)))
+    driver.send_offsets([at(1)])
+    assert driver.commit()
+    driver.close()
+    assert {record.key: record.partition for record in topics.read(servers, topic)} == {
+        key + bytes(8): partition for key, partition in chosen.items()
+    }
+
+
 def test_a_new_driver_fences_the_old_one(writers: Writers, application: str) -> None:
     writers.write(b"one", b"two")
     successor = Writers(writers.servers, application, writers.topic)

@@ -78,11 +78,15 @@ def test_the_driver_gets_what_a_task_cannot_write(program: Program) -> None:
         {"kind": int(Kind.CHANGELOG), "name": 0, "partition": 0, "value": b"change"},
         {"kind": int(Kind.DEAD_LETTER), "name": -1, "topic": "letters", "value": b"letter"},
         {"name": -1, "topic": "chosen", "value": b"chosen"},
+        {"name": sink(program), "partition": -8, "value": b"of a topic that has not been counted"},
         {"kind": int(Kind.REPORT), "name": None, "value": b"report"},
     )
     writer, left = written(program, rows)
     assert writer.rows == {(program.topics[0], 0): [b"change"]}
-    assert set(left.column("value").to_pylist()[:-1]) == {b"letter", b"chosen", b"report"}
+    assert set(left.column("value").to_pylist()[:-1]) == {
+        *(b"letter", b"chosen", b"report"),
+        b"of a topic that has not been counted",
+    }
 
 
 def test_a_row_that_is_too_large_is_left_out_or_raises(program: Program) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock import StreamsBuilder, Topology, agg, col, hopping, struct, tumbling
+from penstock import StreamsBuilder, TimeWindowed, Topology, agg, col, hopping, struct, tumbling
 from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
@@ -138,9 +138,16 @@ def counted_in_windows() -> Topology:
     return builder.build()
 
 
+def counted_by_windowed_keys() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", key=TimeWindowed(str, 100)).group_by_key().count(store="counts").to_stream().to("out")
+    return builder.build()
+
+
 SHAPES = [
     *(plain, filtered, mapped, of_scalars, into_a_class, of_text, behind_an_exchange),
     *(in_tumbling_windows, in_hopping_windows, counted, counted_behind_an_exchange, counted_in_windows),
+    counted_by_windowed_keys,
 ]
 NUMBERS = st.integers(0, 12)
 VALUES = st.fixed_dictionaries(

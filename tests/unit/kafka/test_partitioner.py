@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from aiokafka.partitioner import murmur2 as reference
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,17 @@ def test_a_key_has_the_partition_that_java_would_choose() -> None:
     assert found.column("partition").to_pylist() == list(by_java.values())
 
 
+BY_KAFKA_STREAMS = {b"ann": 4, b"bob": 8, b"": 1, b"a-little-bit-long-string": 2, "ü".encode(): 8}
+"""What its WindowedStreamPartitioner chooses of ten partitions, for the time and the session windows of a key."""
+
+
+@pytest.mark.parametrize("times", [b"\0" * 7 + b"\x14", b"\0" * 7 + b"\x1e" + b"\0" * 7 + b"\x14"])
+def test_a_windowed_key_has_the_partition_that_kafka_streams_would_choose(times: bytes) -> None:
+    keys = [key + times for key in BY_KAFKA_STREAMS]
+    found = with_partitions(batch(*({"key": key, "partition": -len(times)} for key in keys)), TOPICS, COUNTS)
+    assert found.column("partition").to_pylist() == list(BY_KAFKA_STREAMS.values())
+
+
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -40,7 +52,7 @@ def test_a_key_has_the_partition_that_java_would_choose() -> None:
                 "name": st.sampled_from([0, 1, -1, None]),
                 "topic": st.just("c"),
                 "key": st.none() | st.binary(max_size=9),
-                "partition": st.none() | st.integers(0, 2),
+                "partition": st.none() | st.integers(-9, 2),
             }
         )
     )
@@ -50,10 +62,12 @@ def test_only_open_partitions_of_known_topics_are_filled(rows: list[dict[str, An
     found = with_partitions(given_rows, TOPICS, COUNTS)
     assert found.drop_columns("partition") == given_rows.drop_columns("partition")
     for row, partition in zip(rows, found.column("partition").to_pylist(), strict=True):
-        if row["partition"] is not None or row["name"] not in (0, 1):
+        tail = 0 if row["partition"] is None else -row["partition"]
+        if tail < 0 or row["name"] not in (0, 1) or row["partition"] == 0:
             assert partition == row["partition"]
         elif row["key"] is not None:
-            assert partition == (reference(row["key"]) & 0x7FFFFFFF) % COUNTS[TOPICS[row["name"]]]
+            part = row["key"][: max(len(row["key"]) - tail, 0)]
+            assert partition == (reference(part) & 0x7FFFFFFF) % COUNTS[TOPICS[row["name"]]]
         else:
             assert 0 <= partition < COUNTS[TOPICS[row["name"]]]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 from penstock.epochs.wire import OUT
 from penstock.errors import BrokerError, ConfigError, TopicError
+from penstock.kafka.partition_counts import PartitionCounts
 from penstock.kafka.producer import RowProducer
 from penstock.kafka.statistics import ClientStatistics
 from verification.harness.processes import wait_until
@@ -46,6 +47,62 @@ def test_rows_of_several_topics(producer: RowProducer) -> None:
     found = arguments(producer, row(name=1), row(), row(name=-1, topic="other"))
     assert [topic for topic, *_ in found] == ["one", "zero", "other"]
     assert [topic for topic, *_ in arguments(producer, row(name=1), row())] == ["one", "zero"]
+
+
+class Known:
+    """A client that knows topics, and notes what it sends and what it was asked."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.partitions = partitions
+        self.asked: list[str] = []
+        self.sent: list[Any] = []
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        self.asked.append(topic)
+        count = self.partitions.get(topic, 0)
+        error = None if count else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions=dict.fromkeys(range(count)))})
+
+    def produce(self, *row: Any) -> None:
+        self.sent.append((row[0], row[3]))
+
+    def poll(self, wait_s: float) -> None: ...
+
+
+def knowing(producer: RowProducer, **partitions: int) -> Known:
+    client = Known(**partitions)
+    producer.client = cast("Producer", client)
+    producer._counts = PartitionCounts(client, 0.0, lambda: clock[0])
+    return client
+
+
+def test_the_key_in_a_windowed_key_decides_the_partition(producer: RowProducer) -> None:
+    client = knowing(producer, zero=10, chosen=10)
+    windowed = [row(key=key + bytes(8), partition=-8) for key in (b"ann", b"ann", b"bob")]
+    chosen = row(name=-1, topic="chosen", key=b"ann" + bytes(16), partition=-16)
+    others = [row(key=b"ann" + bytes(8)), row(partition=3), row(name=1, partition=None), row(key=None, partition=-8)]
+    producer.produce(pa.RecordBatch.from_pylist([*windowed, chosen, *others], schema=OUT))
+    of_inner = [("zero", 4), ("zero", 4), ("zero", 8), ("chosen", 4)]
+    assert client.sent[:-1] == [*of_inner, ("zero", -1), ("zero", 3), ("one", -1)]
+    assert 0 <= client.sent[-1][1] < 10
+    assert sorted(client.asked) == ["chosen", "zero"]
+
+
+def test_partitions_of_a_topic_are_counted_anew_after_a_while(producer: RowProducer) -> None:
+    clock[0] = 0.0
+    client, of_ann = knowing(producer, zero=1), row(key=b"ann" + bytes(8), partition=-8)
+    for now in (0.0, 299.0, 301.0):
+        clock[0] = now
+        producer.produce(pa.RecordBatch.from_pylist([of_ann], schema=OUT))
+        client.partitions["zero"] = 10
+    assert client.sent == [("zero", 0), ("zero", 0), ("zero", 4)]
+    assert client.asked == ["zero", "zero"]
+
+
+def test_a_topic_whose_partitions_nobody_knows_is_named(producer: RowProducer) -> None:
+    knowing(producer)
+    with pytest.raises(TopicError, match="Topic 'zero' \\(how many partitions it has\\)"):
+        producer.produce(pa.RecordBatch.from_pylist([row(partition=-8)], schema=OUT))
 
 
 def test_a_timestamp_of_zero_is_sent_as_one(producer: RowProducer) -> None:

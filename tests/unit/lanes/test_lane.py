@@ -12,9 +12,13 @@ from penstock import (
     Processor,
     PunctuationType,
     Record,
+    Serde,
+    SessionWindowed,
     Store,
     StreamsBuilder,
+    TimeWindowed,
     Topology,
+    Windowed,
     key_value_store,
     otherwise,
     tumbling,
@@ -230,6 +234,32 @@ def test_rows_are_drained_once_and_distinguish_topics_from_exchanges() -> None:
     assert sent == [("out", 6, RowKind.SINK), ("by-key-repartition", None, RowKind.EXCHANGE)]
     assert values(rows) == [b"v", b"v"]
     assert lane.outbox.drain() == []
+
+
+TIMES, SESSION = TimeWindowed(str, 10), SessionWindowed(str)
+
+
+@pytest.mark.parametrize(("key", "tail"), [(TIMES, 8), (SESSION, 16), (TimeWindowed(str, 10, changelog=True), 12)])
+def test_the_times_of_a_windowed_key_do_not_decide_its_partition(key: Serde[Any], tail: int) -> None:
+    builder = StreamsBuilder(value=str)
+    stream = builder.stream("in", key=key, name="in")
+    stream.to("plain")
+    stream.to(lambda key, value, context: "chosen")
+    stream.to("by-value", partitioner=lambda topic, key, value, count: None if value == "v" else 0)
+    stream.select_key(lambda key, value: key.key).to("by-text", key=str)
+    stream.repartition(name="by-key").to("again")
+    lane = lane_of(builder.build())
+    written = key.serialize(Windowed("k", 10, 20))
+    walk(lane, [batch([Raw("in", 0, 1, written, b"v")])])
+    found = {row.topic: row.partition for row in lane.outbox.drain()}
+    # Kafka Streams, too, takes the whole key where a partitioner leaves the choice, and in repartition topics.
+    assert found == {"plain": -tail, "chosen": -tail, "by-value": None, "by-text": None, "by-key-repartition": None}
+
+
+def test_a_sink_of_the_processor_api_takes_the_whole_key() -> None:
+    lane = lane_of(Topology().add_source("in", "in", key=TIMES).add_sink("sink", "out", "in", key=TIMES))
+    walk(lane, [batch([Raw("in", 0, 1, TIMES.serialize(Windowed("k", 10, 20)), None)])])
+    assert [row.partition for row in lane.outbox.drain()] == [None]
 
 
 def test_a_failure_names_the_node_the_users_line_and_the_record() -> None:

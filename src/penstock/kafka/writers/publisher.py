@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.config import Config
 from penstock.kafka.clients import producer_settings
-from penstock.kafka.partitioner import by_partition, with_all_names, with_partitions
+from penstock.kafka.partitioner import are_by_key, by_partition, with_all_names, with_partitions
 from penstock.kafka.writers.batches import Format
 from penstock.kafka.writers.brokers import Brokers
 from penstock.kafka.writers.transactions import Transactions
@@ -86,4 +86,4 @@ class SharedPublisher:
 
 def _open_names(rows: pa.RecordBatch) -> set[int]:
     """Return the topics of rows whose partition the key decides, by index."""
-    return set(rows.filter(rows.column("partition").is_null()).column("name").to_pylist())
+    return set(rows.filter(pa.array(are_by_key(rows))).column("name").to_pylist())

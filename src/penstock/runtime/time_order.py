@@ -65,13 +65,14 @@ class TimeOrder:
         bounds = {place: offsets[place] if place in waiting else end for place, end in read_to.items()}
         if not is_needed(offsets, self._is_timed) or most == count(offsets, bounds):
             return ends
-        found: dict[int, Offsets] = {0: offsets}
+        # A later timestamp is an invalid one. It has no place in the order, and must not hide what follows it in its partition.
+        found: dict[int, Offsets] = {0: offsets, LAST_TIMESTAMP + 1: bounds}
 
         def part_taken(until: int) -> float:
             found[until] = self._between(offsets, bounds, until)
             return count(offsets, found[until]) / most
 
-        until = _latest(part_taken, self._until + self._step, self._step)
+        until = _latest(part_taken, min(self._until + self._step, LAST_TIMESTAMP), self._step)
         self._until, self._step = until, max(_FIRST_STEP_MS, until - self._until)
         left = most - count(offsets, found[until])
         at_once = found.get(until + 1)  # they have the same timestamp, and only some of them fit

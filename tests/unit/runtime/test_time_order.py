@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Store, StreamsBuilder, session, tumbling, until_time_limit, until_window_closes
-from penstock.records import Partition
+from penstock.records import LAST_TIMESTAMP, Partition
 from penstock.runtime.inputs import Offsets
 from penstock.runtime.share import Room
 from penstock.runtime.time_order import BEHIND, OrderedInput, TimeOrder, is_needed, is_timed
@@ -95,7 +95,9 @@ def epochs(
     return taken
 
 
-some_times = st.lists(st.integers(NOW_MS, NOW_MS + 30), max_size=25)
+IN_NANOSECONDS = NOW_MS * 1_000_000
+too_late = st.sampled_from([LAST_TIMESTAMP - 1, LAST_TIMESTAMP, LAST_TIMESTAMP + 1, IN_NANOSECONDS, 2**63 - 1])
+some_times = st.lists(st.integers(NOW_MS, NOW_MS + 30) | st.integers(NOW_MS, NOW_MS + 30) | too_late, max_size=25)
 SEVERAL_TOPICS, ONE_TOPIC = (("a", 0), ("a", 1), ("b", 0), ("c", 3)), (("a", 0), ("a", 1), ("a", 5))
 logs = st.one_of(
     st.tuples(st.fixed_dictionaries(dict.fromkeys(SEVERAL_TOPICS, some_times)), st.booleans()),
@@ -112,7 +114,8 @@ def test_epochs_follow_the_timestamps_whatever_was_read_first(
     log: tuple[dict[Partition, list[int]], bool], steps: list[tuple[Partition, int]], most: int
 ) -> None:
     times, is_timed = log
-    highest = {place: list(accumulate(mine, max)) for place, mine in times.items()}
+    valid = {place: [min(each, LAST_TIMESTAMP) for each in mine] for place, mine in times.items()}
+    highest = {place: list(accumulate(mine, max)) for place, mine in valid.items()}
     taken = epochs(Topics(times), [step for step in steps if step[0] in times], most, is_timed=is_timed)
 
     assert sorted(each for epoch in taken for each in epoch) == [
@@ -176,6 +179,19 @@ def test_a_record_from_the_future_does_not_stop_the_others() -> None:
 
     assert taken[-1][-2:] == [(ORDERS, 1), (ORDERS, 2)]
     assert sum(len(epoch) for epoch in taken) == 8
+
+
+@pytest.mark.parametrize("poison", [NOW_MS * 1_000, LAST_TIMESTAMP, IN_NANOSECONDS, 2**63 - 1])
+def test_more_records_than_fit_behind_one_from_the_future_are_taken(poison: int) -> None:
+    topics = Topics({ORDERS: [NOW_MS, poison, *range(NOW_MS + 1, NOW_MS + 101)], USERS: [NOW_MS + 9] * 5})
+
+    taken = epochs(topics, [], most=10)
+
+    assert [(ORDERS, 0), *((USERS, offset) for offset in range(5))] == sorted(taken[0])[:1] + sorted(taken[0])[-5:]
+    assert [offset for epoch in taken for place, offset in epoch if place == ORDERS] == list(range(102))
+    assert all(taken)
+    assert len(taken) < 15
+    assert topics.requests < 500  # of all epochs: a time far ahead is found by halves
 
 
 @pytest.mark.parametrize("times", [[-1, -1, -1], []])

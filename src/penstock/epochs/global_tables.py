@@ -1,7 +1,8 @@
 """Global tables: the driver reads their topics into one store, which every lane reads; on a cluster, each host has its own.
 
 As in Kafka Streams, they follow their topics, not the application's transactions: a lane sees the topic as of the start of the
-epoch. A table that may have missed records of its topic is read again from the topic's beginning.
+epoch. A table that may have missed records of its topic is read again from the topic's beginning. Partitions that are added while
+the application runs are read, too; a topic that is created again ends it, before a row of the new one stands beside the old ones.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,7 +19,7 @@ from penstock.epochs.home import Home
 from penstock.epochs.output import rows_about_dropped
 from penstock.epochs.program import GlobalTopics, Program, ReadRecords, TopicRecord
 from penstock.epochs.wire import Control, control_row, out
-from penstock.errors import StateError
+from penstock.errors import StateError, TopicError
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.lane import Lane, Surroundings
@@ -62,6 +64,27 @@ def bring_globals_to(program: Program, topics: GlobalTopics) -> None:
             tables.close()
 
 
+class Watch(Protocol):
+    """Watches the topics of global tables. Both methods raise if a topic was deleted or created again."""
+
+    def added(self) -> Iterable[Partition]:
+        """Return the partitions that were added since the last call."""
+
+    def look(self) -> None:
+        """Look now."""
+
+
+class Unwatched:
+    """Topics that do not change while they are read."""
+
+    def added(self) -> Iterable[Partition]:
+        """None is added."""
+        return ()
+
+    def look(self) -> None:
+        """Find nothing."""
+
+
 class GlobalTables:
     """The global stores of an application.
 
@@ -79,6 +102,7 @@ class GlobalTables:
         every_s: float = 0.1,
         identity: str = "",
         tombstones_ms: int | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._program = program
         self._partitions = sorted(partitions)
@@ -88,6 +112,7 @@ class GlobalTables:
         self._every_s = every_s
         self._identity = identity
         self._tombstones_ms = tombstones_ms
+        self._watch = watch or Unwatched()
         self._asked = 0.0
         self._begins_asked: float | None = None
         self._begins: Mapping[Partition, int] = {}
@@ -112,6 +137,14 @@ class GlobalTables:
         if not self._partitions or (not at_once and now - self._asked < self._every_s):
             return
         self._asked = now
+        self._add(self._watch.added())
+        try:
+            self._read_on()
+        except (StateError, TopicError):
+            self._watch.look()  # that a topic was created again explains it best
+            raise
+
+    def _read_on(self) -> None:
         asked_at = int(time.time() * 1000)
         ends = self._end_offsets(self._partitions)
         if self._engine is None:  # stays open: a process can open an LMDB file only once, and queries read it here
@@ -144,6 +177,11 @@ class GlobalTables:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+
+    def _add(self, partitions: Iterable[Partition]) -> None:
+        new = set(partitions).difference(self._partitions)
+        if new:
+            self._partitions, self._begins_asked = sorted([*self._partitions, *new]), None
 
     def _opened(self, ends: Mapping[Partition, int], now_ms: int) -> Engine:
         """Open the stores; empty if they may have missed records."""
@@ -193,10 +231,12 @@ class GlobalTables:
             count, size = count + 1, size + len(key or b"") + len(value or b"")
             if count >= CHUNK_RECORDS or size >= CHUNK_BYTES:
                 lane.flush()
+                self._watch.look()
                 kept.note(positions, kept.as_of)
                 self._keep_rows(lane)
                 count = size = 0
         lane.flush()
+        self._watch.look()  # what was read may be of a topic that was created again, unless it still is the one that it was
         kept.note({place: max(ends[place], position) for place, position in positions.items()}, asked_at)
         self._keep_rows(lane)
         lane.close()

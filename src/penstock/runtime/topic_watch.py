@@ -1,4 +1,4 @@
-"""Watches the source topics of a running application: new partitions and topics, and topics that were deleted or recreated.
+"""Watches the topics that a running application reads: new partitions and topics, and topics that were deleted or recreated.
 
 It sends its requests in a thread of its own, because brokers may be slow; the application acts on its findings between epochs.
 """
@@ -33,20 +33,30 @@ class Growth:
     begins: Mapping[Partition, int]
 
 
-def new_partitions(known: Mapping[str, Topic], found: Mapping[str, Topic]) -> list[Partition]:
-    """Return the new partitions; raises if a topic was recreated."""
+def read_anew(topic: str) -> str:
+    """Return what to do about a topic that epochs read, and that was created again."""
+    return f"{rewind(topic)}, or reset the application"
+
+
+def new_partitions(
+    known: Mapping[str, Topic], found: Mapping[str, Topic], cure: Callable[[str], str] = read_anew
+) -> list[Partition]:
+    """Return the new partitions; raises if a topic was recreated, with the `cure`."""
     for name in known.keys() & found.keys():
         if known[name].topic_id != found[name].topic_id:
             raise TopicError(
                 f"Topic {name!r} was deleted and created again while the application was running, so that its offsets are no "
-                f"longer valid. {rewind(name)}, or reset the application."
+                f"longer valid. {cure(name)}."
             )
     counts = {name: known[name].partitions if name in known else 0 for name in found}
     return [(name, number) for name in sorted(found) for number in range(counts[name], found[name].partitions)]
 
 
 class TopicWatch:
-    """Watches topics. `look` returns the existing topics that are read, `begins` where partitions begin."""
+    """Watches topics. `look` returns the existing topics that are read, `begins` where partitions begin.
+
+    `cure` returns what to do about a topic that was created again.
+    """
 
     def __init__(
         self,
@@ -54,11 +64,13 @@ class TopicWatch:
         look: Callable[[], Mapping[str, Topic]],
         begins: Callable[[list[Partition]], Mapping[Partition, int]],
         may_grow: bool = True,
+        cure: Callable[[str], str] = read_anew,
     ) -> None:
         self._known = dict(known)
         self._look = look
         self._begins = begins
         self._may_grow = may_grow
+        self._cure = cure
         self._grown: SimpleQueue[Growth] = SimpleQueue()
         self._missed: dict[str, int] = {}
         self._failure: TopicError | None = None
@@ -91,9 +103,9 @@ class TopicWatch:
             if gone:
                 raise TopicError(
                     f"Topic {gone[0]!r} was deleted while the application was running. Remove it from the topology (a pattern no "
-                    f"longer matches it at the next start), or create it again. In that case: {rewind(gone[0])}."
+                    f"longer matches it at the next start), or create it again. In that case: {self._cure(gone[0])}."
                 )
-            new = new_partitions(self._known, found)
+            new = new_partitions(self._known, found, self._cure)
             if not new or not self._may_grow:
                 return
             try:

@@ -16,7 +16,7 @@ from penstock.epochs.global_tables import GlobalTables, bring_globals_to
 from penstock.epochs.home import Home, open_globals
 from penstock.epochs.program import Program
 from penstock.epochs.wire import Kind, decode_control
-from penstock.errors import ProcessingError, StateError
+from penstock.errors import ProcessingError, StateError, TopicError
 from penstock.handlers import ErrorHandlers
 from penstock.records import Headers
 from penstock.runtime.feedback import Feedback
@@ -513,3 +513,52 @@ class TestHosts:
         bring_globals_to(self.on(spread, "one"), topics)
         assert self.names(self.on(spread, "one")) == {"a": 2}
         driver.close()
+
+
+class Watched:
+    """A watch that tells what it is told."""
+
+    def __init__(self) -> None:
+        self.new: list[Partition] = []
+        self.is_another = False
+
+    def added(self) -> list[Partition]:
+        new, self.new = self.new, []
+        return new
+
+    def look(self) -> None:
+        if self.is_another:
+            raise TopicError("created again")
+
+
+def test_partitions_that_are_added_are_read_too(program: Program) -> None:
+    kafka, watched = Kafka(), Watched()
+    tables = tables_of(program, kafka, every_s=0, watch=watched)
+    kafka.put("a", 1)
+    tables.refresh()
+    assert set(tables.topics(kafka.read).begins) == {("names", 0), ("names", 1)}
+    kafka.logs["names", 2] = []
+    kafka.put("b", 2, partition=2)
+    watched.new = [("names", 2), ("names", 1)]
+    tables.refresh()
+    assert set(tables.topics(kafka.read).begins) == set(tables.topics(kafka.read).ends) == set(kafka.logs)
+    assert content(program, tables) == {"a": 1, "b": 2}
+
+
+def test_a_topic_that_is_created_again_does_not_mix_with_the_old_one(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(global_tables, "CHUNK_RECORDS", 2)
+    kafka, watched = Kafka(), Watched()
+    tables = tables_of(program, kafka, every_s=0, watch=watched)
+    for number, key in enumerate(("a", "b")):
+        kafka.put(key, number)
+    tables.refresh()
+    kafka.logs["names", 0].clear()
+    for number, key in enumerate(("a", "b", "c", "d", "e", "f")):
+        kafka.put(key, 10 + number)
+    watched.is_another = True
+    with pytest.raises(TopicError, match="created again"):
+        tables.refresh()
+    kafka.logs["names", 0].clear()
+    with pytest.raises(TopicError, match="created again"):  # which explains that it ends before what was read
+        tables.refresh()
+    assert content(program, tables) == {"a": 0, "b": 1}

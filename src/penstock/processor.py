@@ -273,7 +273,7 @@ class Cancellable:
     """A scheduled punctuator."""
 
     cancel: Callable[[], None]
-    """Cancel it; it does not fire again."""
+    """Cancel it: it does not fire again, until the application is started again and `init` schedules it anew."""
 
 
 class Timers(Protocol):

@@ -261,6 +261,7 @@ class StageRun:
                 partitions=lambda topic: partitions.get(topic, 1),
                 callers=lambda: callers_of(program),
                 metrics=UserMetrics("" if own == ANY_SHARD else str(own)),
+                start=program.start,
             ),
             self._policy,
             watermark,

@@ -22,7 +22,8 @@ from penstock.topology.nodes import ProcessorNode
 class Clocks:
     """The wall clock, the watermark and the stream times of a shard, with the punctuators, timers and stores that follow them.
 
-    `latest` is the highest event time of the current epoch, used if no node follows stream time.
+    `latest` is the highest event time of the current epoch, used if no node follows stream time; `cancelled_as` stands for the
+    next time of a punctuator that was cancelled in this start.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class Clocks:
         "_cursor",
         "_stores",
         "_stream_times",
+        "cancelled_as",
         "latest",
         "timers",
         "wall_clock",
@@ -39,13 +41,20 @@ class Clocks:
     )
 
     def __init__(
-        self, blueprint: Blueprint, stores: Stores, cursor: Cursor, wall_clock: Callable[[], int], watermark: int | None
+        self,
+        blueprint: Blueprint,
+        stores: Stores,
+        cursor: Cursor,
+        wall_clock: Callable[[], int],
+        watermark: int | None,
+        start: int = 0,
     ) -> None:
         self._blueprint = blueprint
         self._stores = stores
         self._cursor = cursor
         self._clocks: dict[str, Clock] = {}
         self._stream_times: dict[str, StreamTime] = {}
+        self.cancelled_as: int = NO_TIMESTAMP - 1 - start
         self.latest: int = NO_TIMESTAMP
         self.wall_clock: Callable[[], int] = wall_clock
         self.wall_clock_punctuators: Punctuators = Punctuators()

@@ -38,13 +38,15 @@ class Surroundings:
     """What a lane uses of its host.
 
     `wall_clock` is the host's clock in milliseconds; `partitions` returns the number of partitions of a topic, for partitioners;
-    `callers` returns the callers of other systems; `metrics` takes the metrics of user code.
+    `callers` returns the callers of other systems; `metrics` takes the metrics of user code; `start` is a number of the
+    application's start.
     """
 
     wall_clock: Callable[[], int]
     partitions: Callable[[str], int] = _one_partition
     callers: Callable[[], Callers] = Callers
     metrics: UserMetrics = field(default_factory=UserMetrics)
+    start: int = 0
 
 
 class Lane:
@@ -72,7 +74,7 @@ class Lane:
         self.cursor: Cursor = Cursor()
         self.outbox: Outbox = Outbox(self.cursor)
         stores = Stores(blueprint, shard)
-        self.clocks: Clocks = Clocks(blueprint, stores, self.cursor, surroundings.wall_clock, watermark)
+        self.clocks: Clocks = Clocks(blueprint, stores, self.cursor, surroundings.wall_clock, watermark, surroundings.start)
         failures = Failures(policy or FailurePolicy(), self.clocks, self.outbox)
         self.circuit: Circuit = Circuit(blueprint, stores, failures, surroundings.callers, surroundings.metrics)
         self.entrances: Entrances = Entrances(self.circuit, self._host_of)

@@ -82,9 +82,13 @@ class NodeTime:
         self._schedules += 1
         register = self._circuit.stores.register
         next_due = register(f"{name}/punctuator {self._schedules}", due)
+        if next_due.value < NO_TIMESTAMP and next_due.value != clocks.cancelled_as:
+            next_due.value = due  # an earlier start has cancelled it
         is_new = next_due.value == due
         place = register(f"{name}/punctuator {self._schedules}/place", 0)
-        schedule = Schedule(next_due, place, interval_ms, lambda time: self._between_records(punctuate, time))
+        schedule = Schedule(
+            next_due, place, interval_ms, lambda time: self._between_records(punctuate, time), clocks.cancelled_as
+        )
         if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
             schedule.advance(now)
         (stream_time.punctuators if by_stream_time else clocks.wall_clock_punctuators).add(schedule)

@@ -14,23 +14,27 @@ class Schedule:
     """One punctuator, which continues where the last epoch ended.
 
     The shard's state has the time when it is due next and its place among others: which of two punctuators with the same time is
-    called first depends on earlier calls, and must not depend on where epochs end.
+    called first depends on earlier calls, and must not depend on where epochs end. What it has for a cancelled one says which
+    start has cancelled it: the next start schedules it anew, as Kafka Streams does.
     """
 
-    __slots__ = ("_register", "cancelled", "due", "interval_ms", "place", "punctuate")
+    __slots__ = ("_cancelled_as", "_register", "cancelled", "due", "interval_ms", "place", "punctuate")
 
-    def __init__(self, register: Register, place: Register, interval_ms: int, punctuate: Callable[[int], None]) -> None:
+    def __init__(
+        self, register: Register, place: Register, interval_ms: int, punctuate: Callable[[int], None], cancelled_as: int
+    ) -> None:
         self._register = register
+        self._cancelled_as = cancelled_as
+        self.cancelled: bool = register.value == cancelled_as
         self.place: Register = place
-        self.due: int = register.value
+        self.due: int = NEVER if self.cancelled else register.value
         self.interval_ms: int = interval_ms
         self.punctuate: Callable[[int], None] = punctuate
-        self.cancelled: bool = register.value == NEVER
 
     def cancel(self) -> None:
-        """Cancel the punctuator for good."""
+        """Cancel the punctuator, until the next start."""
         self.cancelled = True
-        self._register.value = NEVER
+        self._register.value = self._cancelled_as
 
     def advance(self, now: int) -> None:
         """Move to the next time after `now`; missed intervals are skipped."""
@@ -53,8 +57,7 @@ class Punctuators:
     @property
     def next_due(self) -> int | None:
         """When the next one is due; None if there is none."""
-        schedule = self._heap.peek()
-        return None if schedule is None or schedule.cancelled else schedule.due
+        return min((schedule.due for schedule in self._heap if not schedule.cancelled), default=None)
 
     def add(self, schedule: Schedule) -> None:
         """Add a punctuator."""

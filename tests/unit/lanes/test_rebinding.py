@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from penstock import Processor, PunctuationType, Record, StreamsBuilder
+from penstock.lanes.lane import Surroundings
+from penstock.state import LaneState, memory_engine
 from penstock.testing import TopologyTestDriver
+from tests.unit.lanes.feeding import lane_of
 from verification.conformance import run as runner
 from verification.conformance.generator import generate
 from verification.conformance.regressions import regressions
@@ -97,3 +101,36 @@ def test_the_order_of_punctuators_with_equal_times_does_not_depend_on_epochs(
         for time in (2, 9, 63):
             driver.input("in").pipe("x", timestamp=time)
         assert driver.output("out").values() == ["quick 2", "slow 2", "quick 9", "slow 63", "quick 63"]
+
+
+class Once(Processor[Any, Any, Any, Any]):
+    """Fires once, beside one that goes on."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self.handle = context.schedule("10s", PunctuationType.WALL_CLOCK_TIME, self.fire)
+        context.schedule(
+            "15s", PunctuationType.WALL_CLOCK_TIME, lambda time: context.forward(Record("t", f"always {time}", time))
+        )
+
+    def fire(self, time: int) -> None:
+        self.context.forward(Record("t", f"once {time}", time))
+        self.handle.cancel()
+
+    def process(self, record: Record[Any, Any]) -> None: ...
+
+
+def test_what_a_processor_cancels_stays_cancelled_until_the_next_start() -> None:
+    builder = StreamsBuilder(value=str)
+    builder.stream("in").process(Once).to("out", value=str)
+    topology, state, fired, due = builder.build(), LaneState(memory_engine()), list[str](), list[int | None]()
+    for second in range(0, 60, 5):
+        start = 7 if second < 30 else 8
+        lane = lane_of(topology, state, surroundings=Surroundings(partial(int, second * 1_000), start=start))
+        lane.clocks.fire_punctuators()
+        due.append(lane.clocks.wall_clock_punctuators.next_due)
+        fired += [(row.value or b"").decode() for row in lane.outbox.drain()]
+        lane.flush()
+        state.commit(second)
+    assert fired == ["once 10000", "always 15000", "always 30000", "once 40000", "always 45000"]
+    assert due == [10_000, 10_000, 15_000, 30_000, 30_000, 30_000, 40_000, 40_000, 45_000, 60_000, 60_000, 60_000]

@@ -138,10 +138,27 @@ def case(seed: int, index: int) -> EpochCase:
     settings = Settings(caching=draft.chance(0.25) or focus == AGGREGATES, wall_clock=dice.choice((0, 0, 1_000, 86_400_000)))
     course = Course(dice, drafted, draft)
     steps = course.steps()
+    if focus == AGGREGATES:
+        steps = (*steps, *_late(drafted, steps))
     ops = drafted.ops
     if any(isinstance(step, Restart) for step in steps):
         ops = tuple(map(_logged, ops))
     return replace(drafted, ops=ops, steps=steps, settings=settings, lanes=course.first_lanes)
+
+
+def _late(case: EpochCase, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A record that closes all windows of its shard, and in the next epoch one that is late for them; nothing without windows.
+
+    By chance, too few cases have records of one shard that are so, on both sides of a cut.
+    """
+    windows = [op.args["windows"] for op in case.ops if op.verb == "grouped_windowed_by" and "grace" in op.args["windows"]]
+    known = [step for step in steps if isinstance(step, Input) and step.key is not None and step.value is not None]
+    if not windows or not known:
+        return ()
+    late = known[-1]
+    latest = max(step.at for step in known)
+    closing = replace(late, at=latest + 1 + max(2 * each["size"] + each["grace"] for each in windows))
+    return closing, Cut(), late
 
 
 def _logged(op: Op) -> Op:

@@ -34,6 +34,16 @@ COUNT = (
 )
 
 
+def _ends_late(case: EpochCase) -> bool:
+    """Whether a record closes the windows of its shard, and one of the next epoch, which is the last, belongs to them."""
+    closing, cut, late = case.steps[-3:]
+    if not (isinstance(closing, Input) and isinstance(late, Input) and cut == Cut()):
+        return False
+    return replace(closing, at=late.at) == late and closing.at > max(
+        step.at for step in case.steps[:-3] if isinstance(step, Input)
+    )
+
+
 def case_of(*steps: Step, ops: tuple[Op, ...] = COUNT, key: str = "string", **rest: Any) -> EpochCase:
     return EpochCase("test", ops, steps, {"in": (key, "string")}, **rest)
 
@@ -70,6 +80,12 @@ class TestGenerator:
         assert {case.shards for case in cases} == {1, 2, 3, 4, 5, 8}
         assert {case.in_flight for case in cases} == {0, 1, 2}
         assert sum(step.fails for case in cases if case.in_flight for step in case.steps if isinstance(step, Cut)) >= 20
+
+    def test_windows_in_columns_get_a_late_record_in_an_epoch_behind_the_one_that_closes_them(self) -> None:
+        for seed in (1, 2, 20261118):
+            made = [generator.case(seed, index) for index in range(generator.OFTEN - 1, 200, generator.OFTEN)]
+            late = [case for case in made if case.columns and case.settings.caching and _ends_late(case)]
+            assert len(late) > 15
 
     def test_stores_have_changelogs_where_a_start_may_need_them(self) -> None:
         for case in generator.generate(4, 100):

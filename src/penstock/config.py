@@ -93,7 +93,8 @@ class Config:
         create_topics: Whether a start creates topics of the topology that do not exist, except those of patterns.
         topic_partitions: The number of partitions of topics that `create_topics` creates.
         replication_factor: Of internal topics, and of those that `create_topics` creates; -1 is the broker's default.
-        epoch_timeout_ms: How long an epoch may take before the application counts as stuck and ends; `epoch_timeout`.
+        epoch_timeout_ms: How long an epoch may take, and a restore stand still, before the application counts as stuck and ends;
+            `epoch_timeout`.
         standby: Whether it waits, ready to start, while another instance is active, and takes over when that one ends.
         standby_address: Where standbys reach this instance when it is active, `host:port`; port 0 is any free one.
         standby_timeout_ms: How long the active instance may be silent before a standby takes over; `standby_timeout`.

@@ -6,6 +6,7 @@ also exchange rows among themselves, and only those of the last step pass the dr
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from penstock.engines.connections import Address
 from penstock.engines.exchange import Way
 from penstock.engines.exchanging import Ending, Exchanging, Listen, Sending, decode_address
 from penstock.engines.messages import unpacked
-from penstock.engines.port import Batches, LateError, OnProgress, SlotLostError, TaskFailedError
+from penstock.engines.port import STUCK, Batches, LateError, OnProgress, SlotLostError, TaskFailedError
 from penstock.engines.reading import Reading
 from penstock.engines.requests import RestoreLane, RowsRequest, RunStep
 from penstock.engines.slots import Slot
@@ -34,12 +35,14 @@ from penstock.epochs.routes import on_shards
 from penstock.epochs.walk import Act, walk_of
 from penstock.epochs.wire import OUT, out
 
+_log = logging.getLogger(__name__)
+
 _walks = count()
 """The numbers of walks whose rows slots exchange: a later one has a higher number, by which a slot knows rows that come late."""
 
 
 _SILENT_S = 60.0
-"""How long a slot that restores a lane may say nothing, at least: it loads the program first. Then it speaks each second."""
+"""How long the restore of a lane may stand still, at least: a slot loads the program first."""
 
 
 class Errand(NamedTuple):
@@ -85,29 +88,33 @@ class Carrier:
     def restore(self, positions: Sequence[int], requests: Sequence[RestoreLane], on_progress: OnProgress) -> list[Restored]:
         """Restore lanes, each on the slot at its position.
 
-        That may take as long as it takes, but a slot that says nothing for a while is lost.
+        That may take as long as it takes, but a slot whose restore does not advance for a while is lost.
         """
         suspects: set[int] = set()
-        left_of: dict[int, int] = {}
-
-        def note(lane: int, left: int) -> None:
-            left_of[lane] = left
-            on_progress(left_of)
+        patience_s = max(self._patience_s, _SILENT_S)
 
         def done(asked: tuple[int, RestoreLane]) -> Restored:
             position, request = asked
+            slot, reached = self._slot(position), "loading the program"
+
+            def note(where: str, left: int | None) -> None:
+                nonlocal reached
+                reached = where or reached
+                on_progress(request.lane, f"{reached} on {slot.host}", left)
+
             try:
-                content = self._slot(position).ask(
-                    request,
-                    on_progress=partial(note, request.lane),
-                    patience_s=max(self._patience_s, _SILENT_S),
-                )
+                content = slot.ask(request, on_progress=note, patience_s=patience_s)
             except LateError as error:  # for a restore, that is a lost slot: fewer records are of no use
                 suspects.add(request.lane)
-                raise SlotLostError(str(error)) from error
+                text = (
+                    f"The restore of lane {request.lane} on {slot.host} has not advanced for {patience_s:g} s, {reached}. {STUCK}"
+                )
+                _log.warning("%s", text)  # the error waits until the other lanes are restored
+                raise SlotLostError(text) from error
             except SlotLostError as error:
                 suspects.update([request.lane] * error.by_request)
                 raise
+            on_progress(request.lane, "", None)
             return Restored(*msgspec.msgpack.decode(content))
 
         try:

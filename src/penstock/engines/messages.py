@@ -36,7 +36,6 @@ class Kind(IntEnum):
     ERROR = 6
     FORK = 7
     HELLO = 8
-    BUSY = 9
 
 
 def send(to: socket.socket, kind: Kind, content: bytes | pa.Buffer) -> None:
@@ -94,6 +93,11 @@ def described(error: BaseException) -> bytes:
     return msgspec.msgpack.encode((kind, str(error), "".join(traceback.format_exception(error))))
 
 
+def located(where: str, left: int | None) -> bytes:
+    """Return where a restore is, and how many offsets it has left to read, as the content of a frame."""
+    return msgspec.msgpack.encode((where, left))
+
+
 def raised(content: bytes | pa.Buffer) -> PenstockError:
     """Return the error that a frame describes."""
     kind, text, trace = _decode_error(content)
@@ -103,4 +107,5 @@ def raised(content: bytes | pa.Buffer) -> PenstockError:
     return found(text)
 
 
+decode_located = msgspec.msgpack.Decoder(tuple[str, int | None]).decode
 _decode_error = msgspec.msgpack.Decoder(tuple[str, str, str]).decode

@@ -22,8 +22,15 @@ from penstock.errors import PenstockError
 from penstock.lane_servers.client import Address
 
 Batches = Sequence[pa.RecordBatch]
-OnProgress = Callable[[Mapping[int, int]], None]
-"""Called with the number of offsets that each lane has left to read."""
+OnProgress = Callable[[int, str, "int | None"], None]
+"""Called when the restore of a lane has advanced: with the lane, where it is, and how many offsets are left, if that is known.
+
+It is nowhere (`""`) when it is done.
+"""
+
+
+STUCK = "Check the disk of state_dir there, and the way to the brokers. As long as it advances, a restore may take hours."
+"""The cure if a restore stands still."""
 
 
 class SlotLostError(PenstockError):

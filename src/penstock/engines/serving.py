@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
-import msgspec
 import pyarrow as pa
 
+from penstock.advance import advancing
 from penstock.engines.exchanging import Exchanging, Listen, SlotSide
-from penstock.engines.messages import Kind, described, receive, send, send_rows, unpacked
+from penstock.engines.messages import Kind, described, located, receive, send, send_rows, unpacked
 from penstock.engines.requests import Report, RestoreLane
 from penstock.epochs.program import Program
 
@@ -138,26 +138,33 @@ def _until_driver_leaves() -> Iterator[None]:
 
 @contextmanager
 def _reporting(driver: socket.socket) -> Iterator[Report]:
-    """Provide what reports the progress of a restore. Besides, the slot says each second that it is busy, for the driver to know.
+    """Provide what reports the progress of a restore. Besides, the slot says each second where it is, if it has advanced.
 
-    To copy, check or compose a large store takes minutes, and most of it is a single call.
+    To copy, check or compose a large store takes minutes. If one is stuck, the driver must hear nothing.
     """
     sending, is_done = threading.Lock(), threading.Event()
+    known: int | None = None
 
     def report(left: int) -> None:
+        nonlocal known
+        known = left
         with sending:
-            _say(driver, Kind.PROGRESS, msgspec.msgpack.encode(left))
+            _say(driver, Kind.PROGRESS, located(followed.where, left))
 
     def speak() -> None:
+        told = 0
         with suppress(OSError):  # the driver has closed the connection: the report or the answer will tell
             while not is_done.wait(_SPEAK_EVERY_S):
-                with sending:
-                    send(driver, Kind.BUSY, b"")
+                if (done := followed.pieces) != told:
+                    told = done
+                    with sending:
+                        send(driver, Kind.PROGRESS, located(followed.where, known))
 
-    speaking = threading.Thread(target=speak, name="penstock-busy", daemon=True)
-    speaking.start()
-    try:
-        yield report
-    finally:
-        is_done.set()
-        speaking.join()
+    speaking = threading.Thread(target=speak, name="penstock-advance", daemon=True)
+    with advancing() as followed:
+        speaking.start()
+        try:
+            yield report
+        finally:
+            is_done.set()
+            speaking.join()

@@ -12,10 +12,9 @@ from math import inf
 from typing import Any, Protocol
 
 import cloudpickle
-import msgspec
 import pyarrow as pa
 
-from penstock.engines.messages import Kind, raised, receive, send, send_rows
+from penstock.engines.messages import Kind, decode_located, raised, receive, send, send_rows
 from penstock.engines.port import Batches, LateError, SlotLostError
 from penstock.engines.watching import Wait, Watch
 
@@ -51,12 +50,12 @@ class Slot:
         request: Any,
         batches: Batches = (),
         deadline: float = inf,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[str, int | None], None] | None = None,
         patience_s: float = inf,
     ) -> pa.Buffer:
         """Send a request and return its answer, or raise the error that it describes.
 
-        It is late at the deadline, or if nothing was heard for `patience_s`.
+        It is late at the deadline, or if it has not advanced for `patience_s`.
         """
         with self._lock:
             was_there = not self.is_lost
@@ -94,7 +93,7 @@ class Slot:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _watched(
-        self, request: Any, batches: Batches, wait: Wait, on_progress: Callable[[int], None] | None
+        self, request: Any, batches: Batches, wait: Wait, on_progress: Callable[[str, int | None], None] | None
     ) -> tuple[Kind, pa.Buffer]:
         self._watch.begin(wait)
         try:
@@ -108,7 +107,7 @@ class Slot:
                 raise EOFError("its host does not answer")
 
     def _answer(
-        self, request: Any, batches: Batches, wait: Wait, on_progress: Callable[[int], None] | None
+        self, request: Any, batches: Batches, wait: Wait, on_progress: Callable[[str, int | None], None] | None
     ) -> tuple[Kind, pa.Buffer]:
         if self.is_lost:
             raise EOFError("it was lost before")
@@ -116,11 +115,11 @@ class Slot:
         send(self._socket, Kind.REQUEST, cloudpickle.dumps(request))
         while True:
             kind, content = receive(self._socket)
-            if kind not in (Kind.PROGRESS, Kind.BUSY):
+            if kind is not Kind.PROGRESS:
                 return kind, content
             wait.heard()
-            if kind is Kind.PROGRESS and on_progress is not None:
-                on_progress(msgspec.msgpack.decode(content))
+            if on_progress is not None:
+                on_progress(*decode_located(content))
 
 
 class Slots(Protocol):

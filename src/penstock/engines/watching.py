@@ -17,7 +17,7 @@ _LOOK_EVERY_S = 1.0
 
 
 class Wait:
-    """A wait for a slot; `wake` ends it, with an error. It may last until `deadline`, and `patience_s` after a sign of life."""
+    """A wait for a slot; `wake` ends it, with an error. It may last until `deadline`, and `patience_s` after it has advanced."""
 
     def __init__(self, wake: Callable[[], None], deadline: float, patience_s: float = inf) -> None:
         self.is_late: bool = False
@@ -29,7 +29,7 @@ class Wait:
         self._heard_at = time.monotonic()
 
     def heard(self) -> None:
-        """Note a sign of life."""
+        """Note that it has advanced."""
         self._heard_at = time.monotonic()
 
     @property

@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 FEW_OFFSETS = 100_000
 """A lane's own store that has no more to read than this catches up in a second: nothing is copied then."""
 
-_PATIENCE_S = 300.0
-"""How long the host that has had a lane may take to copy it."""
+_PATIENCE_S = 60.0
+"""How long the host that has had a lane may take to answer, and to go on with a copy. To copy a large lane may take hours."""
 
 
 class Offer(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from penstock import faults
+from penstock.advance import advanced
 from penstock.epochs.copies import bring_nearer
 from penstock.epochs.due import forget_due
 from penstock.epochs.home import Home, open_lane, owned
@@ -58,6 +59,7 @@ def restore_lane(
         home.settle()
         home.forget_others(program.lanes, unused_for_s=MARK_LIFE_MS / 1_000)  # with marks as old, they are of no use
     directory = home.lane_directory(lane, program.lanes)
+    advanced(f"checking the store {directory}")
     with owned(program):  # all the time, so that a late task cannot remove the files of another start
         if is_retry or not is_usable(program, lane, committed, directory):
             shutil.rmtree(directory, ignore_errors=True)
@@ -76,6 +78,9 @@ def _restore(program: Program, lane: int, committed: Committed, read: ReadChange
         found = _judge(program, lane, state, committed)
         rows = 0
         if found is not Found.UP_TO_DATE:
+            advanced(
+                f"asking for the changelogs from the mark of epoch {-1 if state.head.mark is None else state.head.mark.epoch} on"
+            )
             rows = _catch_up(program, lane, state, committed, read, report)
         for shard in shards:
             forget_due(shard)

@@ -133,7 +133,7 @@ class CommitError(PenstockError):
 
 
 class StalledError(PenstockError):
-    """An epoch did not finish within `epoch_timeout`, so the process must not continue. Start again."""
+    """An epoch did not finish within `epoch_timeout`, or a restore did not advance: the process must end. Start again."""
 
     code = "stalled"
     exit_code = 23

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from penstock.advance import advanced
 from penstock.errors import BrokerError, StateError
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure, translated
@@ -57,6 +58,7 @@ def _read(consumer: Consumer, left: dict[Partition, int], timeout_s: float, piec
 def _rows(messages: list[Message], left: dict[Partition, int]) -> Iterator[ChangelogRows]:
     """Group the messages into rows by partition; remove partitions from `left` once they are read to their end."""
     found: dict[Partition, ChangelogRows] = {}
+    where = ""
     for message in messages:
         topic, number, offset = message.topic(), message.partition(), message.offset()
         if topic is None or number is None or offset is None:
@@ -83,6 +85,9 @@ def _rows(messages: list[Message], left: dict[Partition, int]) -> Iterator[Chang
             _refuse(error, f"{topic}-{number}")
         if offset >= end:
             del left[partition]
+        where = f"{topic}-{number} at offset {offset}"
+    if where:
+        advanced(f"reading {where}")
     yield from found.values()
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
 
+from penstock.advance import advanced
 from penstock.errors import LaneMovedError, NotReadyError, StateError
 from penstock.lane_servers.channel import Channel
 from penstock.lane_servers.protocol import (
@@ -23,6 +25,7 @@ from penstock.lane_servers.protocol import (
     Release,
     Request,
     Take,
+    decode_copied,
     decode_number,
     decode_part,
     decode_rows,
@@ -54,9 +57,12 @@ class LaneClient:
     def __init__(self, address: Address, key: bytes, patience_s: float = TIMEOUT_S) -> None:
         self._address = address
         self._key = key
-        self._patience_s = patience_s
+        self.patience_s: float = patience_s
         self._channel: Channel | None = None
         self._lock = threading.Lock()
+
+    def __str__(self) -> str:
+        return "{}:{}".format(*self._address)
 
     def ask(self, request: Request, decode: Callable[[bytes], T | Refused]) -> T:
         """Return the answer; raises `LaneMovedError` if the server does not give one."""
@@ -81,17 +87,16 @@ class LaneClient:
                 yield self._channel
             except (OSError, EOFError, StateError, msgspec.MsgspecError) as error:
                 self._close()
-                host, port = self._address
-                raise LaneMovedError(f"The lane server at {host}:{port} does not answer: {error}") from error
+                raise LaneMovedError(f"The lane server at {self} does not answer: {error}") from error
 
     def _opened(self) -> Channel:
-        connection = socket.create_connection(self._address, min(TIMEOUT_S, self._patience_s))
+        connection = socket.create_connection(self._address, min(TIMEOUT_S, self.patience_s))
         try:
             channel = Channel(connection, self._key, is_server=False)
         except BaseException:
             connection.close()
             raise
-        channel.settimeout(self._patience_s)
+        channel.settimeout(self.patience_s)
         return channel
 
     def close(self) -> None:
@@ -149,7 +154,15 @@ class RemoteEngine:
 
     def copied(self) -> tuple[int, Iterator[bytes]]:
         """Return the whole store as a compact file of its own: the size of that file, and its content in parts."""
-        size = self._client.ask(Copy(self._number), decode_number)
+        size, is_whole, grown_at = 0, False, time.monotonic()
+        while not is_whole:
+            before = size
+            size, is_whole = self._client.ask(Copy(self._number), decode_copied)
+            if size > before:
+                grown_at = time.monotonic()
+                advanced(f"waiting for {self._client}, which has copied {size} bytes")
+            elif time.monotonic() - grown_at > self._client.patience_s:
+                raise LaneMovedError(f"{self._client} has copied {size} bytes of a lane, and no more for a while.")
         return size, self._parts(size)
 
     def _parts(self, size: int) -> Iterator[bytes]:
@@ -159,6 +172,7 @@ class RemoteEngine:
             if not part:
                 raise LaneMovedError(f"The copy of a lane ends after {offset} of {size} bytes.")
             offset += len(part)
+            advanced(f"receiving byte {offset} of {size} from {self._client}")
             yield part
 
     def write(self, batch: Sequence[SpaceBatch], expected: Expected | None = None) -> None:

@@ -48,7 +48,10 @@ class Release(msgspec.Struct, tag="release", frozen=True):
 
 
 class Copy(msgspec.Struct, tag="copy", frozen=True):
-    """Copy the whole store of a snapshot into a file; the answer is its size. It is kept as long as the snapshot."""
+    """Copy the whole store of a snapshot into a file, which is kept as long as the snapshot. It is asked for until it is done.
+
+    The answer, after a moment, is how many bytes the file has, and whether it is whole.
+    """
 
     snapshot: int
 
@@ -97,6 +100,7 @@ class Refused(msgspec.Struct, tag="refused", frozen=True):
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
 decode_request: Callable[[bytes], Request] = msgspec.msgpack.Decoder(Request).decode
 decode_number: Callable[[bytes], int | Refused] = msgspec.msgpack.Decoder(int | Refused).decode
+decode_copied: Callable[[bytes], tuple[int, bool] | Refused] = msgspec.msgpack.Decoder(tuple[int, bool] | Refused).decode
 decode_part: Callable[[bytes], bytes | Refused] = msgspec.msgpack.Decoder(bytes | Refused).decode
 decode_values: Callable[[bytes], list[bytes | None] | Refused] = msgspec.msgpack.Decoder(list[bytes | None] | Refused).decode
 decode_rows: Callable[[bytes], list[tuple[bytes, bytes]] | Refused] = msgspec.msgpack.Decoder(

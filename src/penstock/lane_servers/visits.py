@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import accumulate, islice, takewhile
 from pathlib import Path
-from typing import IO
+from tempfile import TemporaryFile
 
 from penstock.errors import PenstockError, StateError
 from penstock.lane_servers.protocol import (
@@ -29,12 +29,15 @@ from penstock.lane_servers.protocol import (
 )
 from penstock.state import Engine, EngineFactory, EngineKind, Snapshots
 from penstock.state.copies import CopyDirectory, Layout
-from penstock.state.files import CHUNK, compact_copy, size_of
+from penstock.state.files import CHUNK, GrowingCopy, size_of
 
 PAGE_ROWS = 1_000
 PAGE_BYTES = 1 << 20
 MOST_BYTES_OF_KEYS = 32 << 20
 """Of values in an answer, which has to fit into a frame."""
+
+_MOMENT_S = 1.0
+"""How long an answer waits for a copy."""
 
 
 class LaneFiles:
@@ -108,7 +111,7 @@ class LaneVisit(Visit):
         super().__init__(files.snapshot)
         self._files = files
         self._end = end
-        self._copies: dict[int, tuple[IO[bytes], ExitStack]] = {}
+        self._copies: dict[int, tuple[GrowingCopy, ExitStack]] = {}
 
     def _answer(self, request: Request) -> object:
         if isinstance(request, Publish):
@@ -116,24 +119,27 @@ class LaneVisit(Visit):
         if isinstance(request, Copy):
             return self._copy(request.snapshot)
         if isinstance(request, Part):
-            file, _ = self._copies[request.snapshot]
-            return os.pread(file.fileno(), CHUNK, request.offset)
+            copy, _ = self._copies[request.snapshot]
+            return os.pread(copy.file.fileno(), CHUNK, request.offset)
         if isinstance(request, End):
             self._end()
             return 1
         return super()._answer(request)
 
     def _release(self, number: int) -> None:
-        super()._release(number)
         if number in self._copies:
             self._copies.pop(number)[1].close()
+        super()._release(number)
 
-    def _copy(self, number: int) -> int:
+    def _copy(self, number: int) -> tuple[int, bool]:
         if number not in self._copies:
             with ExitStack() as opened:
-                file = opened.enter_context(compact_copy(self._taken[number], self._files.scratch))
-                self._copies[number] = file, opened.pop_all()
-        return size_of(self._copies[number][0])
+                file = opened.enter_context(TemporaryFile(dir=self._files.scratch))
+                copy = opened.enter_context(closing(GrowingCopy(self._taken[number], file)))
+                self._copies[number] = copy, opened.pop_all()
+        copy, _ = self._copies[number]
+        is_whole = copy.is_whole(_MOMENT_S)
+        return size_of(copy.file), is_whole
 
     def _publish(self, request: Publish) -> int:
         directory, layout = CopyDirectory(request.uri, request.application_id), Layout(request.shards, request.lanes)

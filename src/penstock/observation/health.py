@@ -23,7 +23,8 @@ class Problem(NamedTuple):
 class Health:
     """The health of one application.
 
-    `state` returns the name of the application's state; an epoch may take `epoch_timeout_s`. An application that has records to
+    `state` returns the name of the application's state; an epoch may take `epoch_timeout_s`, and a restore may stand still for as
+    long. An application that has records to
     read but commits nothing for `stuck_after_s` is not ready; a paused one is, because it answers queries.
     """
 
@@ -34,13 +35,13 @@ class Health:
     indicators: dict[str, Indicator] = field(default_factory=dict)
 
     def live(self) -> tuple[Problem, ...]:
-        """Return why the process should be restarted; nothing if it is well, or restores."""
+        """Return why the process should be restarted; nothing if it is well, or a restore advances."""
         problems = []
         if self.state() in {"error", "pending_error"}:
             problems.append(Problem("failed", self._failure()))
-        current, lasted = self.recorder.current, self.recorder.lasted()
-        if current is not None and lasted > self.epoch_timeout_s:
-            problems.append(Problem("stalled", f"epoch {current.number} has been in phase {current.phase!r} for {lasted:.0f} s"))
+        still = self.still_for()
+        if still > self.epoch_timeout_s:
+            problems.append(Problem("stalled", f"{self._still()} for {still:.0f} s"))
         return tuple(problems)
 
     def ready(self) -> tuple[Problem, ...]:
@@ -61,6 +62,19 @@ class Health:
         for name, indicator in list(self.indicators.items()):
             problems.extend(_asked(name, indicator))
         return tuple(problems)
+
+    def still_for(self) -> float:
+        """Return the seconds since the current epoch began, or a restore has advanced; 0 if there is neither."""
+        restoring = self.recorder.restores.still_for()
+        if restoring is None or self.recorder.current is None:
+            return restoring or self.recorder.lasted()
+        return min(restoring, self.recorder.lasted())
+
+    def _still(self) -> str:
+        current, left = self.recorder.current, self.recorder.restores.left
+        if current is None or left:
+            return f"the restore of lanes has not advanced ({len(left)} lanes are left, the first one is {min(left, default=0)})"
+        return f"epoch {current.number} has been in phase {current.phase!r}"
 
     def _starting(self) -> Problem:
         restore = self.recorder.restore

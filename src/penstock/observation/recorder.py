@@ -30,6 +30,7 @@ from penstock.observation.reports import (
     Trouble,
     Worker,
 )
+from penstock.observation.restores import Restores
 from penstock.observation.tables import RefreshedTables
 from penstock.observation.user_metrics import UserTotals
 from penstock.records import Partition
@@ -110,6 +111,8 @@ class Recorder:
         self.committed_ms: int = self.started_ms
         """The same two times, by the wall clock."""
         self.restore: RestoreReport | None = None
+        self.restores: Restores = Restores(clock)
+        """Where the lanes are that are being restored."""
         self.watermark: int = -1
         self.totals: Totals = Totals()
         self.stores: CommittedStores = CommittedStores({}, {})

@@ -14,10 +14,10 @@ from structlog.contextvars import bind_contextvars
 
 from penstock.config import Config
 from penstock.deferred_pandas import defer_pandas
-from penstock.engines.port import Whereabouts
+from penstock.engines.port import STUCK, Whereabouts
 from penstock.errors import PenstockError, StalledError
 from penstock.handlers import ErrorHandlers
-from penstock.observation import EpochReport, Health, Indicator, OpenEpoch, Recorder, RestoreReport
+from penstock.observation import EpochReport, Health, Indicator, Recorder, RestoreReport
 from penstock.runtime.failures import explained
 from penstock.runtime.pausing import Pausable
 from penstock.runtime.querying import Queryable
@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.05
 _GRACE_S = 3.0
 """How long a stalled application only reports that it is stalled, so that probes see it, before it ends."""
+_NAMED = 10
+"""How many lanes an error names."""
 _GIVE_WAY_S = 1.0
 """How long an instance that was fenced during its takeover lets the other one announce itself."""
 
@@ -227,17 +229,16 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         self._ended.set()
 
     def _watch(self) -> None:
-        """End an application whose epoch does not end: the thread that runs epochs cannot notice, because it hangs.
+        """End an application whose epoch does not end, or whose restore stands still: the thread that runs it cannot notice.
 
         Nothing is closed and no plug-in is called, because a call to Spark or a broker may hang as well.
         """
         limit = self.config.epoch_timeout_ms / 1000
         while not self._ended.wait(min(1.0, limit / 10)):
-            current = self.recorder.current
-            if current is None or self.recorder.lasted() < limit + _GRACE_S:
+            if self.health.still_for() < limit + _GRACE_S:
                 continue
             if self._failure is None:
-                self._fail(StalledError(_stalled(current, limit)))
+                self._fail(StalledError(_stalled(self.recorder, limit)))
             self._end()
             return
 
@@ -279,7 +280,14 @@ def _close_all(closers: Iterable[Callable[[], None]]) -> None:
             _log.exception("closing failed during the shutdown")
 
 
-def _stalled(epoch: OpenEpoch, limit_s: float) -> str:
+def _stalled(recorder: Recorder, limit_s: float) -> str:
+    epoch, left = recorder.current, recorder.restores.left
+    if epoch is None or left:
+        places = [f"lane {lane}: {where}" for lane, where in left.items()]
+        return (
+            f"The restore of {len(places)} lanes has not advanced for more than {limit_s:g} s (epoch_timeout): "
+            f"{'; '.join(places[:_NAMED])}. {STUCK} Then start again."
+        )
     return (
         f"Epoch {epoch.number} has been in phase {epoch.phase!r} for more than {limit_s:g} s (epoch_timeout); none of it is "
         f"committed. Start again. If epochs need that long, increase epoch_timeout or decrease max_epoch_records."

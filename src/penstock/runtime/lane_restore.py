@@ -54,13 +54,17 @@ class LaneRestore:
         if not has_lanes(program):
             self._recorder.restored()
             return {}
-        progress = RestoreProgress()
+        progress, left_of = RestoreProgress(), dict[int, int]()
 
-        def on_progress(left: Mapping[int, int]) -> None:
-            progress(self._recorder.restoring(left, program.lanes))
+        def on_progress(lane: int, where: str, left: int | None) -> None:
+            self._recorder.restores.advanced(lane, where)
+            if left is not None:
+                left_of[lane] = left
+                progress(self._recorder.restoring(dict(left_of), program.lanes))
 
         began = time.monotonic()
-        restored = self._placed(committed, on_progress)
+        with self._recorder.restores.of(program.lanes):
+            restored = self._placed(committed, on_progress)
         progress.close()
         self._recorder.restored()
         rows = sum(lane.rows for lane in restored)

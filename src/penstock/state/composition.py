@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.advance import advanced
 from penstock.state.engines.engine import SpaceBatch
 from penstock.state.epochs import HEAD, META, Head, Mark, digest, encode_head
 from penstock.state.lane import LaneState, LaneView, chunks
@@ -29,6 +30,7 @@ class LaneComposition:
             for chunk in chunks(entries):
                 keys, values = zip(*chunk, strict=True)
                 self._engine.write([SpaceBatch(name, list(keys), list(values))])
+                advanced(f"composing shard {shard} of {name!r}")
                 self._digests[name] = self._digests.get(name, 0) + digest(keys, values) & _MASK
 
     def complete(self, epoch: int, mark: Mark, incarnation: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from pyarrow import fs
 
+from penstock.advance import advanced
 from penstock.errors import StateError
 from penstock.state.engines.engine import Engine
 from penstock.state.epochs import HEAD, MARK_LIFE_MS, META, Mark, decode_head
@@ -140,6 +141,7 @@ class CopyDirectory:
                 left -= len(chunk)
                 digest.update(chunk)
                 file.write(chunk)
+                advanced(f"fetching {name}, with {left} bytes left")
         if left or digest.hexdigest() != manifest.checksum:
             raise StateError(f"Copy {name} is damaged: its size or its checksum is not that of its manifest. Remove it.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -30,12 +31,33 @@ def created(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def compact_copy(snapshot: Engine, directory: Path) -> Iterator[IO[bytes]]:
     """Provide a copy of a store as one file, without free pages. It has no name in `directory`, and is gone after the block."""
-    if not isinstance(snapshot, LmdbSnapshot):
-        raise StateError("Only stores of LMDB can be copied as a file. Set store_engine to lmdb.")
     with TemporaryFile(dir=directory) as file:
-        snapshot.copy_to(file.fileno())
+        GrowingCopy(snapshot, file).is_whole()
         file.seek(0)
         yield file
+
+
+class GrowingCopy:
+    """A copy as that of `compact_copy`, while it is written to a file: that is one call, which may take minutes."""
+
+    def __init__(self, snapshot: Engine, file: IO[bytes]) -> None:
+        if not isinstance(snapshot, LmdbSnapshot):
+            raise StateError("Only stores of LMDB can be copied as a file. Set store_engine to lmdb.")
+        self.file = file
+        thread = ThreadPoolExecutor(1, "penstock-copy")
+        self._copying = thread.submit(snapshot.copy_to, file.fileno())
+        thread.shutdown(wait=False)
+
+    def is_whole(self, within_s: float | None = None) -> bool:
+        """Whether it is complete within a time, or whenever it is; raises if it has failed."""
+        if not wait([self._copying], within_s).done:
+            return False
+        self._copying.result()
+        return True
+
+    def close(self) -> None:
+        """Wait until nothing writes to the file, or reads the snapshot."""
+        wait([self._copying])
 
 
 def size_of(file: IO[bytes]) -> int:

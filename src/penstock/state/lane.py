@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from penstock.advance import advanced
 from penstock.errors import StateError
 from penstock.state.engines.engine import Expected, SpaceBatch
 from penstock.state.epochs import (
@@ -207,6 +208,7 @@ class LaneState:
         for batch in chunks(self._engine.scan(space, None, None)):
             keys, values = zip(*batch, strict=True)
             found += digest(keys, values)
+            advanced(f"reading {space!r} of a store")
             yield keys, values
         if found & (2**64 - 1) != self._head.digests[space]:
             raise StateError(f"the content of {space!r} is damaged: rebuild the lane")

@@ -62,7 +62,7 @@ def told(table: pa.Table, progress: Progress) -> tuple[Any, ...]:
     return feedback.high_times(progress), sorted(feedback.watermarks(progress)), dropped, feedback.due, feedback.event_due
 
 
-def ignore(left: Mapping[int, int]) -> None:
+def ignore(lane: int, where: str, left: int | None) -> None:
     """Do nothing with the progress of a restore."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from penstock.epochs.program import Epoch, Program
 from penstock.epochs.walk import Act, walk_of
 from penstock.epochs.wire import OUT
 from penstock.errors import ProcessingError
-from tests.unit.engines.driving import INPUTS, PARTITIONS
+from tests.unit.engines.driving import INPUTS, PARTITIONS, ignore
 from tests.unit.engines.programs import atomic, installed, re_keyed, stateless
 from tests.unit.epochs.application import every_kind_of_store, program_of
 
@@ -44,6 +44,8 @@ class Slots:
         slots = self
 
         class Slot:
+            host = f"host-{position}"
+
             def ask(
                 self, request: Any, batches: Any = (), deadline: float = 0.0, on_progress: Any = None, patience_s: float = 0.0
             ) -> pa.Buffer:
@@ -52,12 +54,13 @@ class Slots:
                     slots.asked.append((position, request, batches))
                     slots.deadlines.add(deadline)
                 error = slots._answers[position] if slots._answers else None
+                if on_progress is not None:
+                    on_progress("reading in-0 at offset 3", 7)
                 if error is not None:
                     raise error
                 if isinstance(request, Listen):
                     return pa.py_buffer(msgspec.msgpack.encode(f"inbox-{position}"))
                 if isinstance(request, RestoreLane):
-                    on_progress(7)
                     return pa.py_buffer(msgspec.msgpack.encode((request.lane, "behind", 5, "id", 0)))
                 return EMPTY
 
@@ -136,11 +139,13 @@ def test_all_are_completed_before_the_error_that_matters_most_is_raised(
 
 def test_restored_lanes_report_by_their_numbers(program: Program) -> None:
     none: Any = None
-    seen: list[Mapping[int, int]] = []
+    seen: list[tuple[int, str, int | None]] = []
     requests = [RestoreLane(lane, none, none) for lane in range(3)]
-    restored = carrier_of(program, Slots()).restore([1, 0, 1], requests, seen.append)
+    restored = carrier_of(program, Slots()).restore([1, 0, 1], requests, lambda *found: seen.append(found))
     assert [(lane.lane, lane.found, lane.rows) for lane in restored] == [(lane, "behind", 5) for lane in range(3)]
-    assert seen[-1] == {0: 7, 1: 7, 2: 7}
+    places = [(0, "host-1"), (1, "host-0"), (2, "host-1")]
+    reached = [(lane, f"reading in-0 at offset 3 on {host}", 7) for lane, host in places]
+    assert sorted(seen, key=lambda found: found[0]) == [each for found in reached for each in (found, (found[0], "", None))]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +164,7 @@ def test_a_lost_restore_names_the_lanes_that_may_have_killed_a_slot(
     requests = [RestoreLane(lane, none, none) for lane in range(3)]
     slots = Slots(*(None if answer is None else SlotLostError(answer, by_request=answer == "died") for answer in answers))
     with pytest.raises(SlotLostError) as error:
-        carrier_of(program, slots).restore(range(3), requests, lambda left: None)
+        carrier_of(program, slots).restore(range(3), requests, ignore)
     assert error.value.lanes == lanes
 
 
@@ -217,10 +222,12 @@ def test_a_slot_that_falls_silent_in_a_restore_is_lost_with_its_lane(
     none: Any = None
     slots = Slots(None, LATE, None)
     carrier = Carrier(program, slots.slot, patience_s, lambda slot: none)
-    with pytest.raises(SlotLostError, match="late") as error:
-        carrier.restore(range(3), [RestoreLane(lane, none, none) for lane in range(3)], lambda left: None)
+    with pytest.raises(SlotLostError) as error:
+        carrier.restore(range(3), [RestoreLane(lane, none, none) for lane in range(3)], ignore)
     carrier.close()
     assert error.value.lanes == {1}
+    said = f"The restore of lane 1 on host-1 has not advanced for {silent_s:g} s, reading in-0 at offset 3. Check the disk"
+    assert str(error.value).startswith(said)
     assert slots.patience_s == silent_s
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.advance import advanced
+from penstock.engines import carrier
 from penstock.engines.forked.slots import ForkedSlots
 from penstock.engines.one_host import OneHost
 from penstock.engines.port import SlotLostError
@@ -76,14 +79,15 @@ def found(restored: Sequence[Restored]) -> list[tuple[int, str]]:
 
 
 def test_all_lanes_are_restored_and_their_progress_is_reported(app: Application, engine: OneHost) -> None:
-    seen: list[dict[int, int]] = []
-    restored = engine.place(app.committed(), app.topics.read, lambda left: seen.append(dict(left)))
+    seen: list[tuple[int, str, int | None]] = []
+    restored = engine.place(app.committed(), app.topics.read, lambda *found: seen.append(found))
     assert found(restored) == [(0, "behind"), (1, "behind")]
     assert all(lane.rows > 0 for lane in restored)
     app.check()
-    assert seen[-1] == {0: 0, 1: 0}
     for lane in range(2):
-        left = [each[lane] for each in seen if lane in each]
+        assert [where for number, where, _ in seen if number == lane][-1] == ""
+        left = [left for number, _, left in seen if number == lane and left is not None]
+        assert left[-1] == 0
         assert left == sorted(left, reverse=True)
         assert left[0] > 10
 
@@ -124,4 +128,50 @@ def test_what_cannot_be_restored_is_an_error_in_the_driver(
         LaneRestore(program, engine, none, none, always, none, Recorder()).run(app.committed())
     assert caplog.text.count("restoring lanes once more") == 2
     engine.place(app.committed(), app.topics.read, ignore)
+    app.check()
+
+
+def stuck_reader(app: Application, where: str, is_always: bool) -> ReadChangelog:
+    """Reads changelogs of the first lane from a place that does not answer any more; the second time, it may."""
+    topics, once = app.topics, app.lane_directory(0).parent.parent / "stuck"
+
+    def read(positions: Mapping[Place, int], ends: Mapping[Place, int]) -> Iterator[ChangelogRows]:
+        for rows in topics.read(positions, ends):
+            if any(shard == 0 for _, shard in positions) and (is_always or not once.exists()):
+                once.touch()
+                advanced(where)
+                time.sleep(3_600)
+            yield rows
+
+    return read
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch, engine: OneHost) -> None:
+    monkeypatch.setattr(carrier, "_SILENT_S", 2.0)
+    monkeypatch.setattr(engine._carrier, "_patience_s", 2.0)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_restore_that_stands_still_ends_with_an_error_that_says_where(
+    app: Application, program: Program, engine: OneHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    none: Any = None
+    read = stuck_reader(app, "reading app-totals-changelog-0 at offset 11", is_always=True)
+    recorder = Recorder()
+    with pytest.raises(StateError) as error:
+        LaneRestore(program, engine, none, none, read, none, recorder).run(app.committed())
+    said = (
+        "The restore of lane 0 on this host has not advanced for 2 s, reading app-totals-changelog-0 at offset 11. Check the disk"
+    )
+    assert said in str(error.value)
+    assert "Start again" in str(error.value)
+    assert caplog.text.count("restoring lanes once more") == 2
+    assert (recorder.restores.still_for(), recorder.restores.left) == (None, {})
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_one_that_stands_still_once_is_restored_in_another_process(app: Application, program: Program, engine: OneHost) -> None:
+    none: Any = None
+    LaneRestore(program, engine, none, none, stuck_reader(app, "here", is_always=False), none, Recorder()).run(app.committed())
     app.check()

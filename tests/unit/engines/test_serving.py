@@ -15,10 +15,11 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
+from penstock.advance import advanced
 from penstock.engines import serving
 from penstock.engines.forked.forking import socket_pair
 from penstock.engines.messages import unpacked
-from penstock.engines.port import SlotLostError, TaskFailedError
+from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.engines.requests import Load, RestoreLane
 from penstock.engines.serving import STATE_DIR, Totals, added, loaded, serve
 from penstock.engines.slots import Slot
@@ -66,11 +67,22 @@ class SlowRestore(RestoreLane):
         return b"restored"
 
 
-class SilentRestore(RestoreLane):
+class LongRestore(RestoreLane):
     """It copies a large store, for example."""
 
     def restore(self, program: Program, report: Callable[[int], None]) -> bytes:
-        time.sleep(1.0)
+        for number in range(20):
+            advanced(f"copying page {number}")
+            time.sleep(0.05)
+        return b"restored"
+
+
+class StuckRestore(RestoreLane):
+    """A restore from a disk that does not answer any more. The process is alive all the same."""
+
+    def restore(self, program: Program, report: Callable[[int], None]) -> bytes:
+        advanced("reading in-0 at offset 3")
+        GO_ON.wait(PATIENCE_S)
         return b"restored"
 
 
@@ -172,21 +184,37 @@ def test_an_error_is_an_answer_and_the_slot_goes_on(error: BaseException, expect
 
 def test_progress_comes_before_the_answer() -> None:
     none: Any = None
-    seen: list[int] = []
+    seen: list[int | None] = []
     with served() as (slot, _):
-        assert slot.ask(SlowRestore(0, none, none), on_progress=seen.append).to_pybytes() == b"restored"
+        assert slot.ask(SlowRestore(0, none, none), on_progress=lambda where, left: seen.append(left)).to_pybytes() == b"restored"
         assert slot.ask(SlowRestore(0, none, none)).to_pybytes() == b"restored"
     assert seen == [7, 0]
 
 
-def test_a_restore_without_a_report_says_that_it_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restore_without_a_report_says_where_it_is_as_long_as_it_advances(monkeypatch: pytest.MonkeyPatch) -> None:
     none: Any = None
+    seen: list[tuple[str, int | None]] = []
     monkeypatch.setattr(serving, "_SPEAK_EVERY_S", 0.02)
     before = threading.active_count()
     with served() as (slot, _):
-        assert slot.ask(SilentRestore(0, none, none), patience_s=0.4).to_pybytes() == b"restored"
+        asked = slot.ask(LongRestore(0, none, none), on_progress=lambda *found: seen.append(found), patience_s=0.4)
+        assert asked.to_pybytes() == b"restored"
         assert unpacked(slot.ask(Load())) == []
     assert threading.active_count() <= before + 1  # that of the watch ends at its next look
+    assert len(seen) > 5
+    assert seen[0] == ("copying page 0", None)
+
+
+def test_a_restore_that_is_stuck_is_given_up_although_its_process_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    none: Any = None
+    monkeypatch.setattr(serving, "_SPEAK_EVERY_S", 0.02)
+    GO_ON.clear()
+    seen: list[str] = []
+    with served() as (slot, _):
+        with pytest.raises(LateError):
+            slot.ask(StuckRestore(0, none, none), on_progress=lambda where, left: seen.append(where), patience_s=0.4)
+        GO_ON.set()
+    assert seen == ["reading in-0 at offset 3"]
 
 
 def test_a_restore_that_loses_its_own_connection_is_an_answer_too() -> None:

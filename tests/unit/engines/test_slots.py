@@ -17,7 +17,7 @@ import pytest
 
 from penstock.engines import watching as module
 from penstock.engines.forked.forking import socket_pair
-from penstock.engines.messages import Kind, described, receive, send
+from penstock.engines.messages import Kind, described, located, receive, send
 from penstock.engines.port import LateError, SlotLostError
 from penstock.engines.requests import Load
 from penstock.engines.slots import Slot
@@ -217,27 +217,27 @@ def test_an_answer_that_comes_too_late_leaves_no_slot_that_cannot_be_used(pair: 
     assert slot.is_lost
 
 
-@pytest.mark.parametrize("seen", [None, list[int]])
-def test_progress_may_be_followed_or_not(pair: Pair, seen: Callable[[], list[int]] | None) -> None:
-    followed = [] if seen is None else seen()
-    thread, found = asking(slot_of(pair), on_progress=None if seen is None else followed.append)
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_progress_may_be_followed_or_not(pair: Pair, is_followed: bool) -> None:
+    followed: list[tuple[str, int | None]] = []
+    thread, found = asking(slot_of(pair), on_progress=(lambda *seen: followed.append(seen)) if is_followed else None)
     received(pair[1])
-    for frame in (b"\x07", b"\x00"):
-        send(pair[1], Kind.PROGRESS, frame)
+    for where, left in [("composing", None), ("reading", 7), ("reading", 0)]:
+        send(pair[1], Kind.PROGRESS, located(where, left))
     send(pair[1], Kind.VALUE, b"done")
     thread.join(PATIENCE_S)
     assert found == [b"done"]
-    assert followed == ([] if seen is None else [7, 0])
+    assert followed == [("composing", None), ("reading", 7), ("reading", 0)] * is_followed
 
 
-def test_one_that_speaks_may_take_its_time_but_not_one_that_falls_silent(pair: Pair) -> None:
-    slot, seen = slot_of(pair), list[int]()
-    thread, found = asking(slot, on_progress=seen.append, patience_s=0.5)
+def test_one_that_advances_may_take_its_time_but_not_one_that_stands_still(pair: Pair) -> None:
+    slot, seen = slot_of(pair), list[int | None]()
+    thread, found = asking(slot, on_progress=lambda where, left: seen.append(left), patience_s=0.5)
     received(pair[1])
-    for kind, content in [(Kind.BUSY, b""), (Kind.PROGRESS, b"\x07")] * 5:
+    for left in [None, 7] * 5:
         time.sleep(0.1)
-        send(pair[1], kind, content)
+        send(pair[1], Kind.PROGRESS, located("here", left))
     assert not found
     thread.join(PATIENCE_S)
     assert isinstance(found[0], LateError)
-    assert seen == [7] * 5
+    assert seen == [None, 7] * 5

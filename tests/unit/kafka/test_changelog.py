@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from penstock.advance import advancing
 from penstock.errors import BrokerError, StateError
 from penstock.kafka.changelog import _rows, read
 
@@ -106,3 +107,13 @@ def test_retriable_errors_are_skipped_and_others_raised() -> None:
 def test_nothing_to_read_needs_no_broker() -> None:
     assert not list(read({}, {("log", 0): 5}, END, 1_000))
     assert not list(read({}, {}, {("log", 0): 0}, 1_000))
+
+
+def test_who_follows_a_restore_learns_up_to_where_it_has_read() -> None:
+    with advancing() as followed:
+        rows([FakeMessage(2), FakeMessage(3)], END)
+        assert (followed.pieces, followed.where) == (1, "reading log-0 at offset 4")
+        rows([FakeMessage(None, of=None, code=KafkaError._TRANSPORT, retriable=True)], END)
+        assert followed.pieces == 1  # a client that only tells of its troubles has read nothing
+        rows([eof(5)], END)
+        assert (followed.pieces, followed.where) == (2, "reading log-0 at offset 5")

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.advance import advancing
 from penstock.errors import LaneMovedError, StateError
 from penstock.lane_servers import hosting
 from penstock.lane_servers import visits as module
@@ -31,11 +32,11 @@ from penstock.lane_servers.client import (
     end_servers,
 )
 from penstock.lane_servers.hosting import ensure_server
-from penstock.lane_servers.protocol import Copy, Part, Publish, decode_number, decode_part
+from penstock.lane_servers.protocol import Copy, Part, Publish, decode_copied, decode_number, decode_part
 from penstock.lane_servers.server import LaneServer, Serving
 from penstock.state import EngineFactory, EngineKind, LaneState, Mark, SpaceBatch
 from penstock.state.copies import CopyDirectory, Layout
-from penstock.state.engines.lmdb import DATA_FILE
+from penstock.state.engines.lmdb import DATA_FILE, LmdbSnapshot
 from tests.unit.state.homes import raw
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
@@ -231,11 +232,38 @@ class TestCopies:
         engine = RemoteEngine(client, 0)
         with pytest.raises(LaneMovedError):
             client.ask(Part(1, 0), decode_part)
-        assert client.ask(Copy(1), decode_number) == client.ask(Copy(1), decode_number) > 0
+        assert client.ask(Copy(1), decode_copied) == client.ask(Copy(1), decode_copied) > (0, True)
         assert client.ask(Part(1, 1 << 40), decode_part) == b""
         engine.close()
         with pytest.raises(LaneMovedError):
             client.ask(Part(1, 0), decode_part)
+
+    @pytest.mark.parametrize("is_stuck", [False, True])
+    def test_a_copy_may_take_its_time_but_not_stand_still(
+        self, served: tuple[Path, Address], monkeypatch: pytest.MonkeyPatch, is_stuck: bool
+    ) -> None:
+        monkeypatch.setattr(module, "_MOMENT_S", 0.02)
+        fill(served[0] / "0000", ENTRIES)
+        may_end = threading.Event()
+
+        def slowly(snapshot: LmdbSnapshot, file: int) -> None:
+            for _ in range(15):
+                if not is_stuck:
+                    os.write(file, b"part")
+                may_end.wait(0.1)
+
+        monkeypatch.setattr(LmdbSnapshot, "copy_to", slowly)
+        with advancing() as followed, closing(LaneClient(served[1], KEY, 0.5)) as client:
+            engine = RemoteEngine(client, 0)
+            if is_stuck:
+                with pytest.raises(LaneMovedError, match=r"has copied 0 bytes of a lane, and no more for a while"):
+                    engine.copied()
+                may_end.set()
+                assert followed.pieces == 0
+            else:
+                assert engine.copied()[0] == 60
+                assert followed.pieces > 5
+                assert "which has copied 60 bytes" in followed.where
 
     def test_a_copy_that_ends_too_early_is_none(
         self, served: tuple[Path, Address], connected: Connect, monkeypatch: pytest.MonkeyPatch

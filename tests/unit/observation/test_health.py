@@ -38,8 +38,35 @@ class TestLive:
     @pytest.mark.parametrize("state", ["created", "standby", "rebalancing", "pending_shutdown", "not_running"])
     def test_an_application_that_starts_or_stops_is_live(self, observed: Observed, state: str) -> None:
         observed.state = state
-        observed.recorder.restoring({0: 100})
         observed.clock.now += 9_999
+        assert observed.health.live() == ()
+
+    def test_a_restore_may_take_any_time_as_long_as_it_advances_but_not_stand_still(self, observed: Observed) -> None:
+        observed.state = "rebalancing"
+        restores = observed.recorder.restores
+        with restores.of(2):
+            for offset in range(200):
+                restores.advanced(0, f"reading t-0 at offset {offset}")
+                observed.clock.now += 59
+                assert observed.health.live() == ()
+            restores.advanced(0, "")
+            observed.clock.now += 61
+            why = "the restore of lanes has not advanced (1 lanes are left, the first one is 1) for 61 s"
+            assert observed.health.live() == (Problem("stalled", why),)
+        assert observed.health.live() == ()
+
+    def test_lanes_that_move_in_an_epoch_have_as_long_as_they_advance(self, observed: Observed) -> None:
+        observed.recorder.epoch_begins(7, "job")
+        restores = observed.recorder.restores
+        with restores.of(1):
+            for _ in range(200):
+                observed.clock.now += 59
+                restores.advanced(0, "reading t-0")
+            assert observed.health.live() == ()
+            observed.clock.now += 61
+            assert "the restore of lanes has not advanced" in observed.health.live()[0].why
+        assert "epoch 7 has been in phase" in observed.health.live()[0].why
+        observed.recorder.epoch_begins(7, "job")
         assert observed.health.live() == ()
 
     @pytest.mark.parametrize("state", ["pending_error", "error"])

@@ -337,6 +337,22 @@ class TestStalling:
         with pytest.raises(StalledError):
             running.wait()
 
+    @pytest.mark.security(11)
+    def test_a_restore_that_stands_still_ends_the_application_and_says_where(self, stage: Stage) -> None:
+        running = self.impatiently_started()
+        until_running(running)
+        restores = running.recorder.restores
+        with restores.of(2):
+            for offset in range(8):
+                time.sleep(0.2)
+                restores.advanced(1, f"reading app-counts-changelog-3 at offset {offset} on host-b")
+            restores.advanced(0, "")
+            assert not running.health.live()
+            place = r"lane 1: reading app-counts-changelog-3 at offset 7 on host-b\. Check the disk"
+            with pytest.raises(StalledError, match=rf"The restore of 1 lanes has not advanced for more than 1 s .*{place}"):
+                running.wait(PATIENCE_S)
+            assert [problem.what for problem in running.health.live()] == ["failed", "stalled"]
+
     def test_an_epoch_that_ends_in_time_does_not(self, stage: Stage) -> None:
         with self.impatiently_started() as running:
             until_running(running)

@@ -425,7 +425,7 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
         mapper: Callable[[K_co, V_co], str] | None = None,
         name: str | None = None,
     ) -> None:
-        """Write every record as text to standard output, or append it to a file."""
+        """Write every record as a line of text to standard output, or append it to a file; control characters are escaped."""
         stateless.print_records(self._place, label, file, mapper, name, user_line())
 
     @overload

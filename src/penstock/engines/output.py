@@ -1,10 +1,14 @@
-"""Reads the output of another process line by line."""
+"""Reads the output of another process line by line.
+
+What functions print comes the same way as log lines, and may be a record's. So log lines have a seal, which records do not know.
+"""
 
 from __future__ import annotations
 
 import atexit
 import logging
 import os
+import secrets
 import select
 import threading
 import time
@@ -12,6 +16,9 @@ from collections.abc import Callable
 
 LONGEST_LINE = 1 << 16
 """Longer lines are split."""
+
+SEAL = "PENSTOCK_LOG_SEAL"
+"""The environment variable by which processes that this one starts know the seal of their log lines."""
 
 _PATIENCE_S = 1.0
 
@@ -26,6 +33,7 @@ class LineReader:
 
     def __init__(self, heard: Callable[[str], None]) -> None:
         self._heard = heard
+        os.environ.setdefault(SEAL, secrets.token_hex(16))
         self._reading, self._writing = os.pipe()
         self._passing = threading.Lock()  # held while lines are passed on
         self._is_closed = False

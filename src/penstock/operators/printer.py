@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.escapes import on_one_line
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
 
 
 @dataclass(frozen=True, slots=True)
 class Print(Operator):
-    """Writes `[label]: key, value` to standard output or appends it to a file."""
+    """Writes `[label]: key, value` to standard output or appends it to a file, each record as one line."""
 
     label: str
     file: str | None = None
@@ -27,7 +28,7 @@ class Print(Operator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 text = mapper(key, value) if mapper is not None else f"{_text(key)}, {_text(value)}"
-                line = f"[{label}]: {text}\n"
+                line = f"[{label}]: {on_one_line(text)}\n"
                 if path is None:
                     sys.stdout.write(line)
                 else:

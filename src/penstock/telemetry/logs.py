@@ -6,6 +6,7 @@ All modules use Python's `logging`. This module only formats log records, and pa
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,13 +20,16 @@ from structlog.contextvars import merge_contextvars
 from structlog.stdlib import ExtraAdder, ProcessorFormatter
 
 from penstock.config import Config
+from penstock.engines.output import SEAL
+from penstock.escapes import escaped
 from penstock.settings import is_secret
-from penstock.telemetry.redaction import HIDDEN, Redactor, escaped
+from penstock.telemetry.redaction import HIDDEN, Redactor
 
 CONTEXT = ("application", "topology", "incarnation", "lane", "epoch", "phase")
 """Where a line comes from, as far as its process knows."""
 
 _FIRST = ("timestamp", "level", "logger", "event", *CONTEXT)
+_SEAL = "seal"
 _INDENT = "\n    "
 _RECORD = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime"})
 
@@ -92,7 +96,8 @@ def worker_set_up(config: Config, labels: Mapping[str, str]) -> Callable[[], Non
 
 def _set_up_worker(level: str, labels: Mapping[str, str]) -> None:
     if not _is_set_up_by_others():
-        _install(Formatter(is_json=True, labels=labels, redact=Redactor()), level)
+        sealed = {**labels, _SEAL: os.environ[SEAL]} if SEAL in os.environ else labels
+        _install(Formatter(is_json=True, labels=sealed, redact=Redactor()), level)
     # Two threads copy the two to the JVM's standard error, so printed text could end up in the middle of a log line.
     sys.stdout = sys.stderr
 
@@ -112,7 +117,7 @@ def _install(formatter: Formatter, level: str) -> None:
 
 
 def pass_on(line: str) -> None:
-    """Log a line that a worker or the JVM wrote as a record of this process; a line in another format becomes a message."""
+    """Log a line that a worker or the JVM wrote as a record of this process; other text becomes an event."""
     found = _parsed(line)
     if found is not None:
         record = _record(found)
@@ -133,6 +138,8 @@ def _parsed(line: str) -> dict[str, Any] | None:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
+    if SEAL not in os.environ or found.pop(_SEAL, "") != os.environ[SEAL]:
+        return None  # whoever has printed it, it is no log line
     texts = (found.get(name) for name in ("timestamp", "level", "logger", "event"))
     return found if all(isinstance(text, str) for text in texts) else None
 

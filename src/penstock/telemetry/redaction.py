@@ -1,4 +1,4 @@
-"""Makes text safe for logs: hides secrets, and escapes characters that could deceive a reader or a terminal."""
+"""Makes text safe for logs: hides secrets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ _SETTING = re.compile(
 _LOGIN = re.compile(r"://[^/@\s]+:[^/@\s]+@")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
-
-_ODD = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, which could move a terminal's cursor; not tab and newline
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # characters that change the direction of text
-    r"\u2028\u2029\ud800-\udfff]"  # other line ends, and surrogates, which cannot be encoded
-)
 
 
 class Redactor:
@@ -69,16 +63,6 @@ class Redactor:
         return _SETTING.sub(_hidden_if_secret, text) if is_secret(text) else text
 
 
-def escaped(text: str) -> str:
-    r"""Escape characters that could deceive a reader or a terminal, as `\x1b`; tabs and newlines are kept.
-
-    Example:
-        >>> escaped("\x1b[2Kall is well")
-        '\\x1b[2Kall is well'
-    """
-    return _ODD.sub(_written_out, text)
-
-
 def _forms(secret: str) -> set[str]:
     """Return the forms that a secret can have in text: plain, quoted, in a URL."""
     return {secret, json.dumps(secret)[1:-1], repr(str(secret))[1:-1], quote(secret, safe="")}
@@ -86,8 +70,3 @@ def _forms(secret: str) -> set[str]:
 
 def _hidden_if_secret(found: re.Match[str]) -> str:
     return f"{found['name']}{found['sign']}{HIDDEN}" if is_secret(found["name"]) else found[0]
-
-
-def _written_out(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -106,6 +106,15 @@ class TestPrint:
         run(builder, ("in", "a", 1), ("in", "b", 2))
         assert file.read_text(encoding="utf-8") == "before\n[in]: a=1\n[in]: b=2\n"
 
+    @pytest.mark.security(10)
+    def test_a_record_is_one_line_whatever_it_contains(self, capsys: pytest.CaptureFixture[str]) -> None:
+        builder = StreamsBuilder()
+        stream = builder.stream("in")
+        stream.print(label="in")
+        stream.to("out")
+        run(builder, ("in", "a\rb", '1\n{"level":"critical"}\u2028\x1b[2K'))
+        assert capsys.readouterr().out == '[in]: a\\x0db, 1\\n{"level":"critical"}\\u2028\\x1b[2K\n'
+
     def test_a_mapper_that_fails_is_the_printers_failure(self) -> None:
         builder = StreamsBuilder()
         stream = builder.stream("in")

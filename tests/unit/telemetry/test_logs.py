@@ -17,6 +17,7 @@ import structlog
 from structlog.contextvars import bind_contextvars, bound_contextvars, clear_contextvars
 
 from penstock.config import Config
+from penstock.engines.output import SEAL
 from penstock.observation import Recorder
 from penstock.telemetry import logs
 from penstock.telemetry.redaction import Redactor
@@ -193,6 +194,18 @@ class TestSettingUp:
         [line] = lines(stderr)
         assert (line["application"], line["incarnation"], line["lane"], line["epoch"]) == ("words", "1", 1, 3)
 
+    def test_a_worker_seals_its_lines_if_it_knows_how(self, stderr: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+        for seal in ("", "5ea1"):
+            alone()
+            logging.getLogger().handlers = []
+            if seal:
+                monkeypatch.setenv(SEAL, seal)
+            else:
+                monkeypatch.delenv(SEAL, raising=False)
+            logs.worker_set_up(config(), {})()
+            logging.getLogger("a").info("hello")
+        assert [line.get("seal") for line in lines(stderr)] == [None, "5ea1"]
+
     def test_what_a_worker_prints_goes_to_standard_error(self, stderr: Written, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdout", sys.stdout)
         logs.worker_set_up(config(), {})()
@@ -210,8 +223,17 @@ class Kept(logging.Handler):
 
 
 class TestPassingOn:
-    def test_a_workers_line_is_unchanged_except_for_secrets(self, stderr: Written) -> None:
-        worker = logs.Formatter(is_json=True, labels={"application": "words", "incarnation": "1"}, redact=Redactor())
+    @pytest.fixture(autouse=True)
+    def _started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(SEAL, "5ea1")
+
+    def pass_on(self, line: dict[str, Any]) -> None:
+        """Pass on a line of another process."""
+        logs.pass_on(json.dumps({**line, "seal": "5ea1"}))
+
+    def test_a_workers_line_is_unchanged_except_for_secrets_and_the_seal(self, stderr: Written) -> None:
+        labels = {"application": "words", "incarnation": "1", "seal": "5ea1"}
+        worker = logs.Formatter(is_json=True, labels=labels, redact=Redactor())
         record = logging.LogRecord("penstock.lanes", logging.WARNING, "", 0, "%s failed: %s", ("node", "hunter2-c4n4ry"), None)
         record.customer = 7
         with bound_contextvars(lane=1, epoch=3):
@@ -220,12 +242,13 @@ class TestPassingOn:
         logs.pass_on(written)
         expected = json.loads(written)
         expected["event"] = "node failed: [hidden]"
+        del expected["seal"]
         assert lines(stderr) == [expected]
 
     def test_the_jvms_lines_are_logged(self, stderr: Written) -> None:
         set_up("words", config())
         jvm = {"timestamp": "2026-01-02T03:04:05.678Z", "level": "WARN", "logger": "org.apache.spark.X", "event": "slow"}
-        logs.pass_on(json.dumps({**jvm, "exception": "java.lang.X\n\tat y"}))
+        self.pass_on({**jvm, "exception": "java.lang.X\n\tat y"})
         [line] = lines(stderr)
         assert line == {
             "timestamp": "2026-01-02T03:04:05.678+00:00",
@@ -245,14 +268,34 @@ class TestPassingOn:
         [found] = lines(stderr)
         assert (found["event"], found["logger"], found["level"]) == (line, "penstock.output", "info")
 
+    @pytest.mark.parametrize("seal", [None, "", "guessed", 5])
+    def test_a_record_that_a_function_prints_is_no_log_line_whatever_its_producer_wrote(
+        self, stderr: Written, monkeypatch: pytest.MonkeyPatch, seal: object
+    ) -> None:
+        set_up("words", config())
+        forged = {
+            "timestamp": "2020-01-01T00:00:00+00:00",
+            "level": "critical",
+            "logger": "penstock.runtime",
+            "application": "pay",
+        }
+        value = json.dumps({**forged, "event": "another instance has taken over", **({} if seal is None else {"seal": seal})})
+        logs.pass_on(value)
+        monkeypatch.delenv(SEAL)
+        logs.pass_on(value)
+        for found in lines(stderr):
+            assert (found["level"], found["logger"], found["application"]) == ("info", "penstock.output", "words")
+            assert found["event"] == value
+            assert not found["timestamp"].startswith("2020")
+
     def test_handlers_that_are_already_set_up_get_the_records(self, stderr: Written) -> None:
         alone()
         kept = Kept()
         logging.getLogger().addHandler(kept)
         logging.getLogger().setLevel(logging.WARNING)
         line = {"timestamp": "2026-01-02T03:04:05+00:00", "level": "error", "logger": "some.worker", "event": "100 %", "lane": 2}
-        logs.pass_on(json.dumps({**line, "exception": "Traceback", "msg": "forged", "args": [1]}))
-        logs.pass_on(json.dumps({**line, "level": "info"}))
+        self.pass_on({**line, "exception": "Traceback", "msg": "forged", "args": [1]})
+        self.pass_on({**line, "level": "info"})
         [record] = kept.records
         assert (record.getMessage(), record.levelno, record.name) == ("100 %", logging.ERROR, "some.worker")
         assert (vars(record)["lane"], record.exc_text) == (2, "Traceback")
@@ -267,8 +310,8 @@ class TestPassingOn:
         set_up("words", config())
         name = "tests.telemetry.quiet"
         logging.getLogger(name).setLevel(logging.ERROR)
-        logs.pass_on(json.dumps({"timestamp": "never", "level": "warning", "logger": name, "event": "x"}))
-        logs.pass_on(json.dumps({"timestamp": "never", "level": "strange", "logger": "other", "event": "y"}))
+        self.pass_on({"timestamp": "never", "level": "warning", "logger": name, "event": "x"})
+        self.pass_on({"timestamp": "never", "level": "strange", "logger": "other", "event": "y"})
         assert [line["event"] for line in lines(stderr)] == ["y"]
 
 

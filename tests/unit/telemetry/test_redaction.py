@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import Config
-from penstock.telemetry.redaction import HIDDEN, Redactor, escaped
+from penstock.escapes import escaped, on_one_line
+from penstock.telemetry.redaction import HIDDEN, Redactor
 
 CANARY = "c4n4ry-of-mine"
 
@@ -89,6 +90,7 @@ def test_very_short_secrets_are_not_searched_for() -> None:
 )
 def test_deceptive_characters_are_escaped(text: str, shown: str | None) -> None:
     assert escaped(text) == (text if shown is None else shown)
+    assert "\n" not in on_one_line(f"{text}\n")
 
 
 def test_the_password_of_the_schema_registry_is_hidden_alone_too() -> None:

@@ -38,8 +38,9 @@ class ForkingProcess:
     def __init__(self, heard: Heard) -> None:
         own, other = socket_pair()
         self.control: socket.socket = own
-        environment = {**ALLOCATION, **os.environ, "PYTHONPATH": os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)}
         with LineReader(heard) as output, other:
+            modules = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+            environment = {**ALLOCATION, **os.environ, "PYTHONPATH": modules}
             self.process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-m", "penstock.engines.forked.process", str(other.fileno())],
                 env=environment,

@@ -230,11 +230,11 @@ class ClusterSlots:
     def _problem(self) -> PenstockError:
         """Why there is no slot."""
         failures = [job.failure for job in self._jobs if job.failure is not None]
-        cure = "Check that executors can start Python, and reach the driver at spark.driver.host."
-        text = f"No slot has registered within {EXECUTORS_TIMEOUT_S:g} s. {cure}"
         if failures:
             return failures[0]
-        return PenstockError(f"All slots were lost. {text}") if self._settled else ConfigError(text)
+        what = "All slots were lost. No slot" if self._settled else "No slot"
+        cure = "Check that executors can start Python, and reach the driver at spark.driver.host."
+        return PenstockError(f"{what} has registered within {EXECUTORS_TIMEOUT_S:g} s. {cure}")
 
     def _is_there(self, host: str) -> bool:
         """Whether a host answers: its lane server does, as far as it is known."""

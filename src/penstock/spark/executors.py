@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pyspark
 from pyspark import SparkContext
 
-from penstock.errors import ConfigError
-from penstock.spark.failures import end_of
+from penstock.errors import ConfigError, PenstockError
+from penstock.spark.failures import end_of, is_executor_lost
 from penstock.version import DISTRIBUTION, __version__
 
 _PACKAGES = ("pyarrow", "msgspec", "confluent-kafka")
@@ -55,13 +55,16 @@ def active(context: SparkContext) -> list[tuple[str, str, int]]:
 
 
 def settled(context: SparkContext) -> Counter[str]:
-    """Wait until executors have come, and no other comes; return their cores by host."""
+    """Wait until executors have come, and no other comes; return their cores by host.
+
+    If none comes, that need be no matter of settings: after the next start, there may be some.
+    """
     end = time.monotonic() + EXECUTORS_TIMEOUT_S
     known, since = active(context), time.monotonic()
     while not known or time.monotonic() - since < _SETTLED_S:
         if time.monotonic() > end:
             cure = "Check that the cluster has free cores and memory, and that its workers reach this driver."
-            raise ConfigError(f"The cluster has started no executor within {EXECUTORS_TIMEOUT_S:g} s. {cure}")
+            raise PenstockError(f"The cluster has started no executor within {EXECUTORS_TIMEOUT_S:g} s. {cure}")
         time.sleep(0.1)
         now = active(context)
         if now != known:
@@ -94,6 +97,8 @@ def inspected(context: SparkContext, tasks: int, state_dir: str, variable: str) 
         end = end_of(context)
         if end is not None:
             raise end from error
+        if is_executor_lost(error):
+            raise PenstockError("An executor was lost while it was inspected. Start again.") from error
         raise ConfigError(f"An executor cannot run a Python task. {CURE}\n  {str(error)[:2_000]}") from error
     return sorted({Executor(*row) for row in found})
 

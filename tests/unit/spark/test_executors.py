@@ -32,6 +32,7 @@ from penstock.spark.executors import (
     settled,
 )
 from penstock.version import DISTRIBUTION, __version__
+from tests.unit.deploy.restarts import is_restarted_after
 
 OURS = " ".join(
     [f"pyspark=={pyspark.__version__}", f"{DISTRIBUTION}=={__version__}", *(f"{name}=={version(name)}" for name in _PACKAGES)]
@@ -141,8 +142,9 @@ class TestExecutors:
         assert clock[0] == pytest.approx(1_003, abs=0.3)
 
     def test_without_any_it_gives_up_after_a_while(self, cluster: Summaries, clock: list[float]) -> None:
-        with pytest.raises(ConfigError, match="started no executor within 120 s"):
+        with pytest.raises(PenstockError, match="started no executor within 120 s") as found:
             settled(cluster.context)
+        assert is_restarted_after(found.value)
 
 
 def test_an_equal_executor_has_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +198,12 @@ def test_all_that_differ_are_refused_at_once() -> None:
 def test_an_executor_without_python_is_a_matter_of_settings() -> None:
     with pytest.raises(ConfigError, match=r"cannot run a Python task.*\n.*No module named"):
         inspected(context(RuntimeError("No module named pyarrow")), 3, "/x", "X")
+
+
+def test_an_executor_that_is_lost_meanwhile_is_not() -> None:
+    with pytest.raises(PenstockError, match="An executor was lost while it was inspected") as found:
+        inspected(context(RuntimeError("Job aborted: ExecutorLostFailure (executor 1 exited)")), 3, "/x", "X")
+    assert is_restarted_after(found.value)
 
 
 class TestDoctor:

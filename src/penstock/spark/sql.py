@@ -1,15 +1,21 @@
 """SQL for external clients: queries of stores, in a session that allows nothing else, with limits on rows, bytes and time.
 
 An allow-list decides: a query is parsed, and every operator in it must be one that only reads stores.
+
+Nothing ends a thread of the JVM that computes a regular expression, and Spark computes those of literals before there is a job to
+cancel. So a query has a thread of its own, which is left behind if it does not end in time; there may be only a few of those.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -19,6 +25,8 @@ from pyspark.sql import SparkSession
 from penstock.errors import NotReadyError, QueryError, QueryTimeoutError
 from penstock.spark.failures import is_executor_lost, raised_in_task
 from penstock.spark.tables import StoreTables
+
+_log = logging.getLogger(__name__)
 
 LONGEST = 20_000
 """The maximum length of a query, in characters."""
@@ -79,25 +87,88 @@ _SETTINGS = {
 }
 
 
+_END_S = 2.0
+"""How long a query that is cancelled may take to end."""
+
+MOST_STUCK = 2
+"""How many queries that cannot be ended are left behind before others are refused: each takes a core, and perhaps a slot."""
+
+_SHOWN = 200
+"""How many characters of a query an error shows."""
+
+
+class Answer(Future[pa.Table]):
+    """What a query returns or raises in a thread of its own: in the block."""
+
+    def __enter__(self) -> None:
+        """Begin the query."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Keep what it has raised for the thread that waits."""
+        if error is not None:
+            self.set_exception(error)
+        return True
+
+
+class Stuck(NamedTuple):
+    """A query that could not be ended, and what becomes of it."""
+
+    text: str
+    began: float
+    answer: Answer
+
+
 class GuardedSql:
-    """Runs queries of stores for clients that may read all of them."""
+    """Runs queries of stores for clients that may read all of them, one at a time."""
 
     def __init__(self, session: SparkSession, tables: StoreTables) -> None:
         self._session = session
         self._tables = tables
         self._child: SparkSession | None = None
         self._running = threading.Lock()
+        self._left_behind: list[Stuck] = []
 
     def run(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
-        """Return the first rows of the result, at most `limit + 1`: one more than requested shows that there are more."""
+        """Return the first rows of the result, at most `limit + 1`: one more than requested shows that there are more.
+
+        After the time and a moment, this returns, whatever Spark does.
+        """
         if not self._running.acquire(blocking=False):
             raise NotReadyError("Another query is running. Retry later.")
         try:
-            return self._run(text, limit, most_bytes, timeout_s)
+            self._refuse_if_stuck()
+            self._guarded()  # what Spark starts for the first query takes none of its time
+            return self._in_time(partial(self._run, text, limit, most_bytes, timeout_s), text, timeout_s)
         except (PySparkException, Py4JError) as error:
             raise failure(error) from error
         finally:
             self._running.release()
+
+    def _in_time(self, run: Callable[[], pa.Table], text: str, timeout_s: float) -> pa.Table:
+        """Return what a query in a thread of its own returns; raises if that does not end, and leaves it behind."""
+        answer = Answer()
+
+        def answered() -> None:
+            with answer:
+                answer.set_result(run())
+
+        began = time.monotonic()
+        threading.Thread(target=answered, name="penstock-sql", daemon=True).start()
+        if not wait([answer], timeout_s + _END_S).done:
+            self._left_behind.append(Stuck(text, began, answer))
+            _log.warning("a query cannot be ended, and keeps a core busy until the application ends: %s", text[:_SHOWN])
+            raise QueryTimeoutError(f"The query took longer than {timeout_s:g} s, its time limit, and Spark cannot end it.")
+        return answer.result()
+
+    def _refuse_if_stuck(self) -> None:
+        """Refuse a query if too many others cannot be ended."""
+        self._left_behind = [stuck for stuck in self._left_behind if not stuck.answer.done()]
+        if len(self._left_behind) >= MOST_STUCK:
+            text, began, _ = self._left_behind[0]
+            raise NotReadyError(
+                f"SQL is refused, because {len(self._left_behind)} queries cannot be ended. The first one has run for "
+                f"{time.monotonic() - began:.0f} s: {text[:_SHOWN]!r}. Restart the application; queries without SQL are answered."
+            )
 
     def _run(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
         if len(text) > LONGEST:

@@ -1,8 +1,10 @@
-"""Why a query of a client failed, found in Spark's report."""
+"""Why a query of a client failed, found in Spark's report; and queries that cannot be ended, which must not block others."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +12,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from penstock.errors import NotReadyError, QueryError
-from penstock.spark.sql import GuardedSql, failure
+from penstock.errors import NotReadyError, QueryError, QueryTimeoutError
+from penstock.spark import sql as module
+from penstock.spark.sql import MOST_STUCK, GuardedSql, failure
 from tests.unit.spark.test_failures import report
 
 RETRY = "A lane is moving to another host, or its host is lost. Retry. (The lane server at one:7001 does not answer: timed out)"
@@ -42,7 +45,7 @@ def test_anything_else_is_told_by_its_first_line(text: str, told: str) -> None:
 class ColdSession:
     """A session whose first result takes until Spark has started what it needs; a query that is cancelled by then fails."""
 
-    START_S = 0.5
+    START_S = 3.0  # longer than the time limit, and the moment after it
 
     def __init__(self) -> None:
         self.is_cold = True
@@ -81,3 +84,64 @@ def test_the_first_query_does_not_fail_because_spark_starts_what_it_needs() -> N
     session: Any = ColdSession()
     guarded = GuardedSql(session, SimpleNamespace(specs={}, show=lambda child, text: None))  # type: ignore[arg-type]
     assert guarded.run("select 1 as one", 10, 1_000, session.START_S / 2).to_pylist() == [{"one": 1}]
+
+
+class TestQueriesThatCannotBeEnded:
+    """A regular expression, for example: no thread of the JVM that computes one can be ended."""
+
+    ANSWER = pa.table({"one": [1]})
+
+    @pytest.fixture
+    def may_end(self) -> Iterator[threading.Event]:
+        event = threading.Event()
+        yield event
+        event.set()
+
+    @pytest.fixture
+    def sql(self, monkeypatch: pytest.MonkeyPatch, may_end: threading.Event) -> GuardedSql:
+        """Queries that begin with "stuck" do not end before they may."""
+        none: Any = None
+
+        def run(sql: GuardedSql, text: str, *limits: Any) -> pa.Table:
+            if text == "wrong":
+                raise QueryError("It is wrong.")
+            if text.startswith("stuck"):
+                may_end.wait(60)
+            return self.ANSWER
+
+        monkeypatch.setattr(GuardedSql, "_run", run)
+        monkeypatch.setattr(GuardedSql, "_guarded", lambda sql: None)
+        monkeypatch.setattr(module, "_END_S", 0.1)
+        return GuardedSql(none, none)
+
+    def asked(self, sql: GuardedSql, text: str) -> pa.Table:
+        return sql.run(text, 10, 1 << 20, timeout_s=0.2)
+
+    def test_the_caller_gets_an_error_in_time_and_others_are_answered(self, sql: GuardedSql) -> None:
+        began = time.monotonic()
+        with pytest.raises(QueryTimeoutError, match=r"longer than 0\.2 s, its time limit, and Spark cannot end it"):
+            self.asked(sql, "stuck")
+        assert time.monotonic() - began < 20
+        assert self.asked(sql, "other") == self.ANSWER
+
+    def test_if_there_are_too_many_others_are_refused_with_the_query_and_the_cure(
+        self, sql: GuardedSql, may_end: threading.Event, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        threads = threading.active_count()
+        for number in range(MOST_STUCK):
+            with pytest.raises(QueryTimeoutError):
+                self.asked(sql, f"stuck {number}")
+        assert caplog.text.count("a query cannot be ended, and keeps a core busy") == MOST_STUCK
+        for _ in range(3):
+            with pytest.raises(NotReadyError, match=r"SQL is refused.* 2 queries .*: 'stuck 0'\. Restart the application"):
+                self.asked(sql, "other")
+        assert threading.active_count() <= threads + MOST_STUCK
+        may_end.set()
+        deadline = time.monotonic() + 20
+        while threading.active_count() > threads and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert self.asked(sql, "other") == self.ANSWER
+
+    def test_what_a_query_raises_is_raised(self, sql: GuardedSql) -> None:
+        with pytest.raises(QueryError, match=r"^It is wrong\.$"):
+            self.asked(sql, "wrong")

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from penstock.spark.encryption import secured
 from verification.harness.processes import ROOT, HarnessError, free_port, wait_until
 from verification.harness.server import Server, Started
 
@@ -45,7 +46,8 @@ class SparkServer(Server):
         return f"-Djdk.net.hosts.file={self._directory / 'hosts'}"
 
     def _run_class(self, name: str, arguments: Iterable[str], **environment: str) -> None:
-        security = f"-Dspark.authenticate=true -Dspark.authenticate.secret={SHARED} -Dspark.network.crypto.enabled=true"
+        own_secret = {**secured({}), "spark.authenticate.secret": SHARED}
+        security = " ".join(f"-D{name}={value}" for name, value in own_secret.items())
         own = {
             "SPARK_HOME": str(_SPARK),
             "SPARK_LOCAL_IP": self.address,

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.engines.forked.forking import ALLOCATION
 from penstock.errors import ConfigError
 from penstock.settings import check_lanes_fit, is_local, is_secret, revealed
+from penstock.spark.encryption import check_secured, secured
 from penstock.spark.java import require_java_of_spark
 from penstock.spark.jvm import gateway_of, start_ahead
 
@@ -200,8 +201,10 @@ def open_context(
     except PySparkRuntimeError as error:
         raise ConfigError(f"Cannot start Spark: {error}. It needs Java 17 or later, on the path or in JAVA_HOME.") from error
     _refuse_other_master("The existing Spark context", context.master, settings)
-    try:
-        check_lanes_fit("The Spark context", context.getConf().get, _CURE)  # spark-defaults.conf and spark-submit have a say, too
+    try:  # spark-defaults.conf and spark-submit have a say, too
+        check_lanes_fit("The Spark context", context.getConf().get, _CURE)
+        if not is_local(settings):
+            check_secured("The Spark context", context.getConf().get, revealed(settings), _CURE)
     except ConfigError:
         if is_new:
             context.stop()
@@ -260,14 +263,12 @@ def context_settings(lanes: int | None, settings: Mapping[str, str], has_frames:
     options = "-XX:+UseParallelGC" if has_frames else "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     of_lanes = {} if lanes is None else {"spark.sql.shuffle.partitions": str(lanes)}
     ours = {**_SETTINGS, **of_lanes, "spark.driver.extraJavaOptions": options}
-    return {**ours, **(_ON_ONE_MACHINE if is_local(settings) else _ON_A_CLUSTER), **given}
+    return {**ours, **(_ON_ONE_MACHINE if is_local(settings) else {**_ON_A_CLUSTER, **secured(given)}), **given}
 
 
 _OURS = "spark.penstock.context"
 _ON_ONE_MACHINE = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 _ON_A_CLUSTER = {
-    "spark.authenticate": "true",
-    "spark.network.crypto.enabled": "true",
     # A host that does not answer is given up after this time. Lanes run elsewhere long before.
     "spark.executor.heartbeatInterval": "3s",
     "spark.network.timeout": "30s",

@@ -14,6 +14,8 @@ from penstock.config import Config
 from penstock.errors import ConfigError
 from penstock.spark import context as module
 from penstock.spark.context import Spark, context_settings, open_context, slots_of
+from penstock.spark.encryption import secured
+from tests.unit.deploy.files import STANDALONE
 
 CLUSTER = {"master": "spark://host:7077", "spark.authenticate.secret": "s"}
 
@@ -156,9 +158,8 @@ class TestTheMasterOfSomebodyElse:
 
     @pytest.mark.parametrize(("master", "settings"), [("local[4]", {}), ("local[*]", {"master": "local[3]"}), ("yarn", CLUSTER)])
     def test_one_of_the_same_kind_will_do(self, master: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-        there = SimpleNamespace(
-            master=master, getConf=lambda: SimpleNamespace(get=lambda _, otherwise: otherwise), setLogLevel=lambda _: None
-        )
+        conf = secured({}) if settings is CLUSTER else {}
+        there = SimpleNamespace(master=master, getConf=lambda: SimpleNamespace(get=conf.get), setLogLevel=lambda _: None)
         monkeypatch.setattr(SparkContext, "_gateway", object())
         monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: there)
         opened: Any = open_context("app", 2, settings)
@@ -187,6 +188,36 @@ class TestTheMasterOfSomebodyElse:
         with pytest.raises(ConfigError, match=rf"^The Spark context: '{name}' {said}.* Change that in spark-defaults\.conf"):
             open_context("app", 2, {})
         assert len(stopped) == (not is_open)
+
+    @pytest.mark.security(24)
+    @pytest.mark.parametrize(
+        ("changed", "said"),
+        [
+            ({"spark.authenticate": "false"}, ["spark.authenticate is false, not true"]),
+            ({"spark.network.crypto.enabled": "false"}, ["spark.network.crypto.enabled is false, not true"]),
+            (
+                dict.fromkeys(("spark.network.crypto.cipher", "spark.network.crypto.saslFallback")),
+                ["spark.network.crypto.cipher is AES/CTR/NoPadding, not AES/GCM/NoPadding", "saslFallback is true, not false"],
+            ),
+            ({"spark.io.encryption.enabled": None}, ["spark.io.encryption.enabled is false, not true"]),
+        ],
+    )
+    def test_one_that_is_weaker_than_the_application_demands_is_refused_with_all_differences(
+        self, changed: dict[str, str | None], said: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        conf = {name: value for name, value in {**secured({}), **changed}.items() if value is not None}
+        there = SimpleNamespace(master="yarn", getConf=lambda: SimpleNamespace(get=conf.get), setLogLevel=lambda _: None)
+        monkeypatch.setattr(module, "has_context", lambda: True)
+        monkeypatch.setattr(SparkContext, "_gateway", object())
+        monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: there)
+        settings = {"master": "yarn"}
+        with pytest.raises(ConfigError, match=r"^The Spark context is weaker than the application demands: ") as refused:
+            open_context("app", 2, settings)
+        assert all(each in str(refused.value) for each in said)
+        assert str(refused.value).count(", not ") == len(said)
+        weaker = {name: value or "false" for name, value in changed.items() if "cipher" not in name and "sasl" not in name}
+        if weaker:  # who says so has it
+            open_context("app", 2, {**settings, **weaker})
 
     @pytest.mark.parametrize(("is_submitted", "is_refused"), [(True, True), (False, False)])
     def test_that_of_spark_submit_is_not_replaced_by_another_in_silence(
@@ -232,8 +263,28 @@ def test_a_jvm_that_reads_no_frames_starts_quickly_unless_configured() -> None:
 def test_a_cluster_authenticates_and_lets_tasks_be_lost_more_often() -> None:
     found = context_settings(2, CLUSTER)
     assert (found["spark.authenticate"], found["spark.network.crypto.enabled"]) == ("true", "true")
+    assert (found["spark.network.crypto.cipher"], found["spark.network.crypto.authEngineVersion"]) == ("AES/GCM/NoPadding", "2")
+    assert (found["spark.network.crypto.saslFallback"], found["spark.io.encryption.enabled"]) == ("false", "true")
     assert found["spark.task.maxFailures"] == "8"
     assert context_settings(2, {**CLUSTER, "spark.network.timeout": "9s"})["spark.network.timeout"] == "9s"
+
+
+@pytest.mark.security(24)
+def test_a_cluster_may_be_open_or_have_tls_of_its_own() -> None:
+    given = {"master": "yarn", "spark.authenticate": "false"}
+    assert not secured({}).keys() & (context_settings(2, given).keys() - given.keys())  # Spark refuses encryption without it
+    of_tls = context_settings(2, {"master": "yarn", "spark.ssl.rpc.enabled": "true"})
+    assert (of_tls["spark.authenticate"], of_tls["spark.io.encryption.enabled"]) == ("true", "true")
+    assert not any(name.startswith("spark.network.crypto.") for name in of_tls)
+
+
+@pytest.mark.security(24)
+def test_masters_and_workers_of_deploy_have_the_same_encryption() -> None:
+    written = (STANDALONE / "spark.conf.example").read_text(encoding="utf-8")
+    for name, value in secured({}).items():
+        assert (
+            re.search(rf"^{re.escape(name)} +{re.escape(value)}$", written, re.MULTILINE) or name == "spark.io.encryption.enabled"
+        )
 
 
 BROKER = {"bootstrap.servers": "host:9092"}

@@ -45,6 +45,9 @@ _VERIFIED = {
 }
 """Without these, TLS does not protect against a man in the middle."""
 OAUTH_ENDPOINTS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.jwks.endpoint.url")
+NO_CONNECT = "Lanes cannot run on Spark Connect: its clients have no JVM, to which the tasks of lanes could be submitted."
+"""Why a session by `SparkSession.builder.remote` is refused."""
+
 _FIT_OF_SPARK = {
     "spark.speculation": ("false", "only one task may write to a lane's store"),
     "spark.python.worker.killOnIdleTimeout": ("false", "the tasks in which lanes run send nothing to their executor"),
@@ -205,10 +208,13 @@ def is_local(spark: Mapping[str, str]) -> bool:
 
 def check_lanes_fit(who: str, setting: Callable[[str, str], str], cure: str) -> None:
     """Raise if lanes cannot run with the settings that Spark has; `setting` returns one by its name and its default."""
-    for name, (fit, why) in _FIT_OF_SPARK.items():
-        if setting(name, fit).strip().lower() != fit:
-            must = f"must be {fit!r}" if fit else "cannot be set"
-            raise ConfigError(f"{who}: {name!r} {must}: {why}. {cure}")
+    problems = [
+        f"{name!r} {f'must be {fit!r}' if fit else 'cannot be set'}: {why}"
+        for name, (fit, why) in _FIT_OF_SPARK.items()
+        if setting(name, fit).strip().lower() != fit
+    ]
+    if problems:
+        raise ConfigError(f"{who}: {'; '.join(problems)}. {cure}")
 
 
 def check_spark(spark: Mapping[str, str]) -> None:
@@ -216,7 +222,9 @@ def check_spark(spark: Mapping[str, str]) -> None:
     for name in spark:
         if name != "master" and not (name.startswith("spark.") and _SETTING_NAME.fullmatch(name)):
             raise ConfigError(f"spark: unknown setting {name!a}. Use 'master', or a name that begins with 'spark.'.")
-    check_lanes_fit("spark", spark.get, "Remove it.")
+    if "spark.remote" in spark or spark.get("master", "").startswith("sc://"):
+        raise ConfigError(f"spark: {NO_CONNECT} Set master to that of the cluster.")
+    check_lanes_fit("spark", spark.get, "Remove what is named.")
     is_open = spark.get("spark.authenticate", "true").strip().lower() == "false"
     if spark.get("master", "").startswith("spark://") and not is_open and not spark.get("spark.authenticate.secret"):
         raise ConfigError(

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, is_remote
 
 from penstock.engines.forked.forking import ALLOCATION
 from penstock.errors import ConfigError
-from penstock.settings import check_lanes_fit, is_local, is_secret, revealed
+from penstock.settings import NO_CONNECT, check_lanes_fit, is_local, is_secret, revealed
 from penstock.spark.encryption import check_secured, secured
 from penstock.spark.java import require_java_of_spark
 from penstock.spark.jvm import gateway_of, start_ahead
@@ -32,6 +32,8 @@ REDACTED = (
 
 ANY_BYTES = 2**31 - 1
 """No limit on an Arrow batch. With a limit, Spark measures the whole batch for every row, which took most of an epoch's time."""
+
+_log = logging.getLogger(__name__)
 
 _LOG = Path(__file__).parent / "log4j2.properties"
 
@@ -86,6 +88,7 @@ class Spark:
         """Open the context in the background, which takes seconds; raises at once if there is no Java."""
         with self._lock:
             if self._opening is None:
+                _refuse_connect()
                 self._is_shared = has_context()
                 if SparkContext._gateway is None:
                     require_java_of_spark()
@@ -170,6 +173,7 @@ def start_jvm_ahead(settings: Mapping[str, str], heard: Callable[[str], None], *
     if SparkContext._gateway is not None:
         return
     with suppress(ConfigError):
+        _refuse_connect()
         require_java_of_spark()
         _set_environment(settings)
         start_ahead(arguments_of(settings, has_frames), heard)
@@ -186,6 +190,7 @@ def open_context(
 
     Without frames to read, the JVM only schedules, and is made to start quickly.
     """
+    _refuse_connect()
     _set_environment(settings)
     combined = context_settings(lanes, settings, has_frames)
     logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it logs all calls to Java, with passwords
@@ -209,8 +214,32 @@ def open_context(
         if is_new:
             context.stop()
         raise
+    if not is_new:
+        _note_differences(context.getConf().get, settings)
     context.setLogLevel("ERROR")
     return context
+
+
+def _refuse_connect() -> None:
+    """Raise if this process is a client of Spark Connect, as in a notebook of a platform."""
+    if is_remote() or "SPARK_REMOTE" in os.environ:
+        cure = (
+            "Start the application in a process of its own: a job of the platform, spark-submit or python, without SPARK_REMOTE."
+        )
+        raise ConfigError(f"{NO_CONNECT} {cure}")
+
+
+def _note_differences(setting: Callable[[str, str], str], settings: Mapping[str, str]) -> None:
+    """Name the settings that a context does not have because somebody else has opened it."""
+    wanted = {**({} if is_local(settings) else _ON_A_CLUSTER), **revealed(settings)}
+    others = {name: (setting(name, ""), value) for name, value in wanted.items() if name != "master"}
+    different = [
+        name if is_secret(name, value) or is_secret(name, found) else f"{name} is {found or 'not set'}, not {value}"
+        for name, (found, value) in sorted(others.items())
+        if found != value
+    ]
+    if different:
+        _log.warning("the Spark context was open already, and keeps its settings: %s", "; ".join(different))
 
 
 def _set_environment(settings: Mapping[str, str]) -> None:

@@ -51,8 +51,8 @@ def check_secured(who: str, setting: Callable[[str, str], str], given: Mapping[s
     ]
     if weaker:
         raise ConfigError(
-            f"{who} is weaker than the application demands: {'; '.join(weaker)}. {cure} Or say in the table spark of "
-            f'penstock.toml what is enough, such as "{_AUTHENTICATE}" = "false" if everyone who reaches the cluster may run code on it.'
+            f"{who} is weaker than the application demands: {'; '.join(weaker)}. {cure} Or say in the table spark "
+            f'of penstock.toml what is enough: "{_AUTHENTICATE}" = "false" if everyone may run code there.'
         )
 
 

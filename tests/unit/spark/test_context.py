@@ -189,6 +189,42 @@ class TestTheMasterOfSomebodyElse:
             open_context("app", 2, {})
         assert len(stopped) == (not is_open)
 
+    def test_all_that_does_not_fit_is_named_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        conf = {"spark.task.cpus": "2", "spark.speculation": "true"}
+        there = SimpleNamespace(master="local[4]", getConf=lambda: SimpleNamespace(get=conf.get))
+        monkeypatch.setattr(module, "has_context", lambda: True)
+        monkeypatch.setattr(SparkContext, "_gateway", object())
+        monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: there)
+        with pytest.raises(ConfigError, match=r"'spark\.speculation' must be 'false'.*; 'spark\.task\.cpus' must be '1'"):
+            open_context("app", 2, {})
+
+    @pytest.mark.parametrize("is_open", [True, False])
+    def test_settings_that_it_does_not_have_are_named_without_secrets(
+        self, is_open: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        conf = {**secured({}), "spark.executor.memory": "1g", "spark.network.timeout": "30s"}
+        there = SimpleNamespace(master="yarn", getConf=lambda: SimpleNamespace(get=conf.get), setLogLevel=lambda _: None)
+        monkeypatch.setattr(module, "has_context", lambda: is_open)
+        monkeypatch.setattr(SparkContext, "_gateway", object())
+        monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: there)
+        open_context("app", 2, {"master": "yarn", "spark.executor.memory": "4g", "spark.hadoop.fs.s3a.secret.key": "hunter2"})
+        assert ("the Spark context was open already, and keeps its settings" in caplog.text) == is_open
+        assert ("spark.executor.memory is 1g, not 4g" in caplog.text) == is_open
+        assert ("spark.task.maxFailures is not set, not 8" in caplog.text) == is_open
+        assert ("spark.hadoop.fs.s3a.secret.key" in caplog.text) == is_open
+        assert "hunter2" not in caplog.text
+        assert "spark.network.timeout is" not in caplog.text
+
+    @pytest.mark.parametrize("name", ["SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"])
+    def test_a_client_of_spark_connect_is_refused_with_the_reason(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(name, "sc://host:15002")
+        monkeypatch.setattr(SparkContext, "getOrCreate", lambda _: pytest.fail("Spark was opened"))
+        for use in (Spark("app", 2, {}).open, lambda: open_context("app", 2, {})):
+            with pytest.raises(
+                ConfigError, match=r"^Lanes cannot run on Spark Connect: .* Start the application in a process of"
+            ):
+                use()
+
     @pytest.mark.security(24)
     @pytest.mark.parametrize(
         ("changed", "said"),
@@ -306,8 +342,15 @@ class TestWhatAClusterNeeds:
     )
     @pytest.mark.parametrize("spark", [{}, CLUSTER])
     def test_what_would_end_slots_cannot_be_set(self, name: str, spark: dict[str, str]) -> None:
-        with pytest.raises(ConfigError, match=rf"^spark: '{name}' (must be|cannot be set).* Remove it\.$"):
+        with pytest.raises(ConfigError, match=rf"^spark: '{name}' (must be|cannot be set).* Remove what is named\.$"):
             Config(kafka=BROKER, spark={**spark, name: "3"}, lanes=2)
+
+    @pytest.mark.parametrize("spark", [{"spark.remote": "sc://host"}, {"master": "sc://host:15002"}])
+    def test_spark_connect_cannot_be_asked_for(self, spark: dict[str, str]) -> None:
+        with pytest.raises(
+            ConfigError, match=r"^spark: Lanes cannot run on Spark Connect: .*\. Set master to that of the cluster\.$"
+        ):
+            Config(kafka=BROKER, spark=spark, lanes=2)
 
     @pytest.mark.parametrize("name", ["spark.task.maxFailures", "spark.locality.wait", "spark.sql.shuffle.partitions"])
     def test_what_lanes_do_not_depend_on_may_be_set(self, name: str) -> None:

@@ -71,6 +71,8 @@ class Guard:
         """Answer a request."""
         answer = self.refusal(scope)
         if answer is None:
+            if self._changes(scope):
+                _log.info("%s %s, asked for by %s", scope["method"], _escaped(scope["path"]), _caller(scope))
             try:
                 await self.app(scope, receive, send)
             except ClientDisconnect:
@@ -98,21 +100,30 @@ class Guard:
         if hosts != 1 or not self._is_mine(host.lower(), scope):
             return _refused(HTTPStatus.MISDIRECTED_REQUEST, "Unknown host name (Host header): add it to admin_hosts.")
         scope[_GRANTED] = access = self.tokens.granted(authorization)
-        changes = scope["method"] == "POST" and not self.asking.fullmatch(scope["path"])
         if access is Access.NOTHING and scope["path"] not in self.open_paths:
             answer = _refused(HTTPStatus.UNAUTHORIZED, "Missing or wrong token: send 'Authorization: Bearer <token>'.")
             answer.headers["www-authenticate"] = "Bearer"
             return answer
-        if changes and access is not Access.OPERATE:
+        if self._changes(scope) and access is not Access.OPERATE:
             return _refused(HTTPStatus.FORBIDDEN, "The read token (admin_read_token) cannot change anything: use admin_token.")
         if scope["method"] == "POST" and content_type.partition(b";")[0].strip().lower() != b"application/json":
             return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body must be JSON: send 'Content-Type: application/json'.")
         return None
 
+    def _changes(self, scope: Scope) -> bool:
+        """Whether a request changes something."""
+        return bool(scope["method"] == "POST") and not self.asking.fullmatch(scope["path"])
+
     def _is_mine(self, host: bytes, scope: Scope) -> bool:
         """Whether `Host` is a name of this server, or the address that the connection was made to."""
         match = _HOST.fullmatch(host)
         return match is not None and (match[1] in self.hosts or match[1] == _bracketed(scope["server"][0]).encode())
+
+
+def _caller(scope: Scope) -> str:
+    """Return the address that a request comes from: that of a proxy if there is one."""
+    client = scope.get("client")
+    return "an unknown address" if client is None else f"{_bracketed(client[0])}:{client[1]}"
 
 
 def _bracketed(host: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from pathlib import Path
 from typing import Any, ClassVar
@@ -191,6 +192,19 @@ class TestPause:
             assert application.post("/resume", {}).json == {**report, "paused": False}
         assert not stage.is_paused
         assert b"\npenstock_paused 0.0" in application.get("/metrics").body
+
+    @pytest.mark.security(10)
+    def test_who_changes_something_is_logged_but_not_who_asks(
+        self, application: Application, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        application.get("/pause")
+        application.post("/pause", {})
+        application.post("/resume", {})
+        found = [record.getMessage() for record in caplog.records if record.name == "penstock.admin.guard"]
+        assert [re.sub(r":\d+$", "", text) for text in found] == [
+            f"POST '/{path}', asked for by 127.0.0.1" for path in ("pause", "resume")
+        ]
 
     def test_an_application_that_starts_can_be_paused(self, serve: Serve, stage: Stage) -> None:
         application = serve(is_up=False)

@@ -23,6 +23,7 @@ from penstock.engines.exchanging import Exchanging, Listen, SlotSide
 from penstock.engines.messages import Kind, described, located, receive, send, send_rows, unpacked
 from penstock.engines.requests import Report, RestoreLane
 from penstock.epochs.program import Program
+from penstock.state.disks import disk_error
 
 COLLECT_EVERY = 100_000
 """New objects between two garbage collections. A lane creates and drops hundreds of thousands per epoch, and none in cycles:
@@ -119,7 +120,9 @@ def _answer(driver: socket.socket, packed_program: bytes, slot: SlotSide, totals
     except _DriverLeftError:
         raise
     except (Exception, SystemExit) as error:  # raised in the driver; a user's function may call `sys.exit`
-        _say(driver, Kind.ERROR, described(error))
+        known = _programs.get(packed_program)
+        of_disk = None if known is None else disk_error(error, known.directory)
+        _say(driver, Kind.ERROR, described(of_disk or error))
 
 
 def _say(driver: socket.socket, kind: Kind, content: bytes) -> None:

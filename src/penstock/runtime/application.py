@@ -215,7 +215,7 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         bind_contextvars(**self._starting.labels)
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = explained(error)
+        self._failure = explained(error, self.config.state_dir)
         if self._failure is not error:
             self._failure.__cause__ = error
         self.recorder.failure = self._failure

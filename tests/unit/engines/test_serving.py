@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import threading
 import time
@@ -180,6 +181,16 @@ def test_an_error_is_an_answer_and_the_slot_goes_on(error: BaseException, expect
             slot.ask(Echo(error))
         assert unpacked(slot.ask(Load())) == []
     assert done[0].requests == 1
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("IO error: No space left on device")]
+)
+def test_a_full_disk_is_named_with_the_directory_of_the_stores(error: Exception) -> None:
+    with served() as (slot, _):
+        with pytest.raises(StateError, match=r"^Cannot write to .* on .*the disk is full.* Free some space") as found:
+            slot.ask(Echo(error))
+        assert str(Path(program().directory).absolute()) in str(found.value)
 
 
 def test_progress_comes_before_the_answer() -> None:

@@ -14,9 +14,6 @@ from penstock.lane_servers.secured import secured
 Address = str | tuple[str, int]
 """Of a listener: a path on this machine, or a host and a port."""
 
-MOST_HAND_SHAKES = 100
-"""How many connections may be proving at a time that they know the key; others wait. Strangers can open any number."""
-
 _CONNECT_S = 10.0
 _MOST_WAITING = 256
 _MOST_OF_DIRECTORY = 60

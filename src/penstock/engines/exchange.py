@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,11 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from penstock.engines.connections import MOST_HAND_SHAKES, Address, accepted, connected, listening
+from penstock.engines.connections import Address, accepted, connected, listening
 from penstock.engines.messages import Kind, receive, send, send_rows, unpacked
 from penstock.errors import StateError
 from penstock.lane_servers.accepting import close_listener, connections_to
+from penstock.lane_servers.hand_shakes import HandShakes
 
 Batches = list[pa.RecordBatch]
 
@@ -65,7 +66,7 @@ class Inbox:
         self._sizes: dict[tuple[int, int], int] = {}
         self._changing = threading.Lock()
         self._connections: set[socket.socket] = set()
-        self._hand_shakes = threading.Semaphore(MOST_HAND_SHAKES)
+        self._hand_shakes = HandShakes()
         threading.Thread(target=self._accept, name="penstock-inbox", daemon=True).start()
 
     def put(self, parcel: Parcel, batches: Batches) -> bool:
@@ -109,16 +110,16 @@ class Inbox:
 
     def _accept(self) -> None:
         for connection in connections_to(self._listener):
-            self._hand_shakes.acquire()
-            threading.Thread(target=self._receive, args=(connection,), name="penstock-inbox-rows", daemon=True).start()
+            proved = self._hand_shakes.begin(connection)
+            threading.Thread(target=self._receive, args=(connection, proved), name="penstock-inbox-rows", daemon=True).start()
 
-    def _receive(self, connection: socket.socket) -> None:
+    def _receive(self, connection: socket.socket, proved: Callable[[], None]) -> None:
         """Receive from one slot, until it ends."""
         try:
             try:
                 connection = accepted(connection, self._key, _HELLO_S)
             finally:
-                self._hand_shakes.release()
+                proved()
             connection.settimeout(None)
             with self._changing:
                 self._connections.add(connection)

@@ -10,8 +10,11 @@ import select
 import socket
 import ssl
 import tempfile
+import time
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
 from cryptography import x509
@@ -34,17 +37,40 @@ class _Contexts(NamedTuple):
 def secured(connection: socket.socket, key: bytes, *, is_server: bool) -> ssl.SSLSocket:
     """Return a connection as a secured one; raises `StateError` if the other side does not know the key.
 
-    The connection's time limit holds for the hand-shake, too.
+    The connection's time limit holds for the hand-shake as a whole: a stranger who sends a byte now and then gets no more.
     """
     contexts = _contexts(key)
-    try:
-        if is_server:
-            return contexts.server.wrap_socket(connection, server_side=True)
-        return contexts.client.wrap_socket(connection)
-    except ssl.SSLEOFError as error:
-        raise EOFError("The connection was closed.") from error
-    except ssl.SSLError as error:
-        raise StateError(f"The other side does not know the key of this application: {error.reason}.") from error
+    context = contexts.server if is_server else contexts.client
+    limit_s = connection.gettimeout()
+    with ExitStack() as opened:
+        found = opened.enter_context(context.wrap_socket(connection, server_side=is_server, do_handshake_on_connect=False))
+        try:
+            _shake_hands(found, inf if limit_s is None else time.monotonic() + limit_s)
+        except ssl.SSLEOFError as error:
+            raise EOFError("The connection was closed.") from error
+        except ssl.SSLError as error:
+            raise StateError(f"The other side does not know the key of this application: {error.reason}.") from error
+        found.settimeout(limit_s)
+        opened.pop_all()
+        return found
+
+
+def _shake_hands(connection: ssl.SSLSocket, deadline: float) -> None:
+    connection.setblocking(False)
+    while True:
+        try:
+            connection.do_handshake()
+        except ssl.SSLWantReadError:
+            wanted = select.POLLIN
+        except ssl.SSLWantWriteError:
+            wanted = select.POLLOUT
+        else:
+            return
+        left_s = deadline - time.monotonic()
+        poll = select.poll()
+        poll.register(connection, wanted)
+        if left_s <= 0 or not poll.poll(None if left_s == inf else left_s * 1_000):
+            raise TimeoutError("The other side has not proved in time that it knows the key.")
 
 
 def fill(connection: socket.socket, view: memoryview) -> None:

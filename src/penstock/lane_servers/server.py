@@ -21,6 +21,7 @@ from pathlib import Path
 from penstock.errors import PenstockError
 from penstock.lane_servers.accepting import close_listener, connections_to, notice_lost_peer
 from penstock.lane_servers.channel import Channel
+from penstock.lane_servers.hand_shakes import HandShakes
 from penstock.lane_servers.protocol import decode_request, encode
 from penstock.lane_servers.visits import LaneFiles, LaneVisit, Visit
 from penstock.state import EngineKind
@@ -28,7 +29,6 @@ from penstock.state import EngineKind
 _log = logging.getLogger(__name__)
 
 LONGEST_REQUEST = 1 << 20
-MOST_CONNECTIONS = 200
 HELLO_S = 5.0
 """How long a connection may take to prove that it knows the key."""
 
@@ -59,13 +59,13 @@ class Serving:
 
 
 class Server:
-    """Accepts connections of those who know a key, until it is closed. `visit` is called for each of them."""
+    """Accepts connections of those who know a key, until it is closed; each slot keeps one. `visit` is called for each."""
 
     def __init__(self, host: str, key: bytes, visit: Callable[[], Visit]) -> None:
         self._key = key
         self._visit = visit
         self._listener = socket.create_server((host, 0))
-        self._connections = threading.Semaphore(MOST_CONNECTIONS)
+        self._hand_shakes = HandShakes()
 
     @property
     def port(self) -> int:
@@ -75,22 +75,21 @@ class Server:
     def run(self) -> None:
         """Serve, each connection in a thread of its own."""
         for connection in connections_to(self._listener):
-            if not self._connections.acquire(blocking=False):
-                connection.close()
-                continue
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            proved = self._hand_shakes.begin(connection)
+            threading.Thread(target=self._serve, args=(connection, proved), daemon=True).start()
 
     def close(self) -> None:
         """Stop listening."""
         close_listener(self._listener)
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, proved: Callable[[], None]) -> None:
         visit, channel = self._visit(), None
         try:
             connection.settimeout(HELLO_S)
             # After a minute: otherwise the snapshots of a lost host would stay open, and stores would grow.
             notice_lost_peer(connection, silent_s=30, every_s=10)
             channel = Channel(connection, self._key, is_server=True)
+            proved()
             channel.settimeout(None)
             while True:
                 request = decode_request(channel.receive(LONGEST_REQUEST))
@@ -102,7 +101,7 @@ class Server:
             connection.close()
             if channel is not None:
                 channel.close()
-            self._connections.release()
+            proved()
 
 
 class LaneServer(Server):

@@ -19,12 +19,12 @@ from typing import NamedTuple
 from penstock.errors import ConfigError, StateError
 from penstock.lane_servers.accepting import close_listener, connections_to
 from penstock.lane_servers.channel import KEY_BYTES, Channel
+from penstock.lane_servers.hand_shakes import HandShakes
 from penstock.runtime.announcement import Announcement
 
 _log = logging.getLogger(__name__)
 
 BEAT_S = 0.5
-MOST_STANDBYS = 32
 _HELLO_S = 2.0
 """How long a connection, the proof that both sides know the key, and each frame may take."""
 _TICK_S = 0.2
@@ -39,7 +39,7 @@ class Beacon:
         self._host = host
         self._listener = _listener(host, port)
         self._ended = threading.Event()
-        self._places = threading.Semaphore(MOST_STANDBYS)
+        self._hand_shakes = HandShakes()
         threading.Thread(target=self._listen, name="penstock-beacon", daemon=True).start()
 
     def announcement(self, incarnation: str) -> Announcement:
@@ -55,22 +55,21 @@ class Beacon:
 
     def _listen(self) -> None:
         for connection in connections_to(self._listener):
-            if self._places.acquire(blocking=False):
-                threading.Thread(target=self._serve, args=(connection,), name="penstock-beat", daemon=True).start()
-            else:
-                connection.close()
+            proved = self._hand_shakes.begin(connection)
+            threading.Thread(target=self._serve, args=(connection, proved), name="penstock-beat", daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, proved: Callable[[], None]) -> None:
         try:
             connection.settimeout(_HELLO_S)
             with closing(Channel(connection, self._key, is_server=True)) as channel:
+                proved()
                 while not self._ended.wait(BEAT_S):
                     channel.send(b"")
         except (OSError, EOFError, StateError) as error:
             _log.debug("a standby has left: %s", error)
         finally:
             connection.close()
-            self._places.release()
+            proved()
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.engines.connections import MOST_HAND_SHAKES, Address, accepted, listening, socket_directory
+from penstock.engines.connections import Address, accepted, listening, socket_directory
 from penstock.engines.messages import Kind, receive, send
 from penstock.engines.slots import Slot
 from penstock.engines.watching import Watch
 from penstock.errors import StateError
 from penstock.lane_servers.accepting import close_listener, connections_to
+from penstock.lane_servers.hand_shakes import HandShakes
 from penstock.spark.lane_task import Hello, decode_hello
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Registration:
         self._slots: dict[int, tuple[Slot, Hello]] = {}
         self._watches: dict[str, Watch] = {}
         self._changed = threading.Condition()
-        self._hand_shakes = threading.Semaphore(MOST_HAND_SHAKES)
+        self._hand_shakes = HandShakes()
         threading.Thread(target=self._accept, name="penstock-slots", daemon=True).start()
 
     @property
@@ -100,10 +101,10 @@ class Registration:
 
     def _accept(self) -> None:
         for connection in connections_to(self._listener):
-            self._hand_shakes.acquire()
-            threading.Thread(target=self._greet, args=(connection,), name="penstock-slot-hello", daemon=True).start()
+            proved = self._hand_shakes.begin(connection)
+            threading.Thread(target=self._greet, args=(connection, proved), name="penstock-slot-hello", daemon=True).start()
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _greet(self, connection: socket.socket, proved: Callable[[], None]) -> None:
         try:
             connection = accepted(connection, self.key, _HELLO_S)
             hello = self._introduced(connection)
@@ -113,7 +114,7 @@ class Registration:
             connection.close()
             return
         finally:
-            self._hand_shakes.release()
+            proved()
         with self._changed:
             watch = self._watches.setdefault(hello.host, Watch(partial(self._is_there, hello.host)))
             slot = Slot(connection, hello.host, hello.process, watch, is_here=self._is_here)

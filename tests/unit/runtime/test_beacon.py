@@ -21,6 +21,7 @@ from penstock.lane_servers.channel import Channel
 from penstock.runtime import beacon as module
 from penstock.runtime.announcement import Announcement, decode_announcement, encode_announcement
 from penstock.runtime.beacon import Beacon, Gone, watch
+from tests.unit.lane_servers.strangers import dripping
 from verification.harness.processes import ROOT, wait_until
 
 LOOPBACK = "127.0.0.1"
@@ -251,22 +252,18 @@ class TestStrangers:
         heard_from(found)
         assert not watched.done()
 
-    def test_there_are_at_most_so_many_connections(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MOST_STANDBYS", 1)
+    def test_strangers_keep_no_standby_out(self) -> None:
         with closing(Beacon(LOOPBACK, 0)) as beacon:
             found = beacon.announcement("i1")
-            with connected_to(found) as channel:
-                with socket.create_connection((found.host, found.port), PATIENCE_S) as second:
-                    assert second.recv(1) == b""
-                assert channel.receive(most=0) == b""
-
-            def is_served() -> bool:
-                with suppress(OSError, EOFError):
+            with dripping((found.host, found.port), 300):
+                for _ in range(5):
                     heard_from(found)
-                    return True
-                return False
 
-            wait_until("the place of the first is free", is_served, PATIENCE_S)
+    def test_each_standby_has_a_place(self) -> None:
+        with closing(Beacon(LOOPBACK, 0)) as beacon, ExitStack() as opened:
+            found = beacon.announcement("i1")
+            standbys = [opened.enter_context(connected_to(found)) for _ in range(40)]
+            assert all(channel.receive(most=0) == b"" for channel in standbys)
 
 
 class TestAddresses:

@@ -26,6 +26,7 @@ from penstock.engines.port import LateError, SlotLostError
 from penstock.engines.requests import Load
 from penstock.engines.serving import Totals
 from penstock.errors import StateError
+from penstock.lane_servers.hand_shakes import HandShakes
 from penstock.spark import registration as module
 from penstock.spark.lane_task import Hello, LaneTask, address_here, introduce
 from penstock.spark.registration import Registration
@@ -129,11 +130,10 @@ def test_one_that_says_nothing_is_given_up(unix: Registration, monkeypatch: pyte
     assert unix.live == {}
 
 
-def test_strangers_who_say_nothing_are_few_at_a_time_and_a_task_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_HAND_SHAKES", 2)
-    monkeypatch.setattr(module, "_HELLO_S", 0.5)
+def test_strangers_who_say_nothing_are_few_at_a_time_and_no_task_waits_for_them() -> None:
     before = threading.active_count()
     with closing(Registration(PROGRAM, "127.0.0.1")) as made, ExitStack() as opened:
+        made._hand_shakes = HandShakes(2)
         assert not isinstance(made.address, str)
         for _ in range(6):
             opened.enter_context(socket.create_connection(made.address))

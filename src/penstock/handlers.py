@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.errors import ConfigError, ProcessingError
+from penstock.errors import FAILURES, ConfigError, ProcessingError, text_of
 from penstock.records import Headers, RecordMetadata, is_name
 from penstock.timing import Duration, duration_ms
 
@@ -198,12 +198,12 @@ def decide(handler: ErrorHandler, failure: Failure) -> Decision:
     """
     if isinstance(handler, Decision):
         return handler
-    about = f"{type(failure.error).__name__}: {failure.error} ({failure.node}, on the record from {failure.place})"
+    about = f"{type(failure.error).__name__}: {text_of(failure.error)} ({failure.node}, on the record from {failure.place})"
     named = f"The {failure.kind.value} error handler {_name(handler)}"
     try:
         decision = handler(failure)
-    except Exception as error:
-        raise ProcessingError(f"{named} failed: {type(error).__name__}: {error}\n  while handling {about}") from error
+    except FAILURES as error:
+        raise ProcessingError(f"{named} failed: {type(error).__name__}: {text_of(error)}\n  while handling {about}") from error
     may_be = Decision if failure.kind is FailureKind.PROCESSING else Outcome
     if not isinstance(decision, may_be):
         raise ProcessingError(

@@ -15,6 +15,7 @@ from penstock.records import Record
 
 if TYPE_CHECKING:
     from penstock.calls import Call, Request
+    from penstock.errors import Raised
     from penstock.handlers import ErrorHandler
     from penstock.metrics import UserMetrics
     from penstock.records import HostCursor, Process, RecordMetadata, ValueAndTimestamp
@@ -178,7 +179,7 @@ class Host(Protocol):
     def view(self, table: str) -> View:
         """How to read the table that the named node produces."""
 
-    def failed(self, error: Exception, key: Any) -> None:
+    def failed(self, error: Raised, key: Any) -> None:
         """Report that the node's code failed on a record; an `ATTRIBUTED` error, of a node further down, is raised again."""
 
     def late(self, handler: ErrorHandler, error: Exception, key: Any) -> None:

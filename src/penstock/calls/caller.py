@@ -15,9 +15,10 @@ from typing import Any
 
 from penstock.calls.call import Call, Request, is_async
 from penstock.calls.clients import Client
-from penstock.calls.loop import OF_THIS_PROCESS, LoopThread
+from penstock.calls.loop import OF_THIS_PROCESS, STOP_SECONDS, LoopThread
 from penstock.calls.memory import MISSING, Answers, Circuit
 from penstock.calls.work import Failed, Work
+from penstock.errors import FAILURES, Raised, failure_of
 
 _chance = random.Random()  # noqa: S311 - only spreads retries over time
 
@@ -34,6 +35,7 @@ class Caller:
         self._circuit = None if call.breaker is None else Circuit(call.breaker)
         self._cache = None if call.cache is None else Answers(call.cache)
         self._open: _Open | None = None
+        self._work: Work | None = None
 
     def answers(self, requests: Sequence[Request]) -> Generator[Any, None, None]:
         """Yield an answer or a `Failed` for each request, in their order.
@@ -43,7 +45,7 @@ class Caller:
         with self._turn, self._thread.waiting():
             opened = self._opened()
             blocking: set[Future[Any]] = set()
-            work = Work(self._call, requests, lambda asked: self._ask(opened, asked, blocking))
+            work = self._work = Work(self._call, requests, lambda asked: self._ask(opened, asked, blocking))
             running = self._thread.begin(work.run, work.wake)
             try:
                 yield from work.answers(running)
@@ -85,22 +87,22 @@ class Caller:
                 return [await self._attempted(opened, requests[0].arguments, blocking)]
             pairs = [(request.key, request.value) for request in requests]
             return _results(await self._attempted(opened, (pairs,), blocking), len(requests))
-        except Exception as error:
-            return [Failed(error)] * len(requests)
+        except FAILURES as error:
+            return [Failed(failure_of(error))] * len(requests)
 
     async def _attempted(self, opened: _Open, arguments: tuple[Any, ...], blocking: set[Future[Any]]) -> Any:
         """Return the function's result, from the first attempt or a retry."""
         circuit, time = self._circuit, opened.loop.time
-        latest: Exception | None = None
+        latest: Raised | None = None
         for wait_ms in (*self._call.waits_ms, None):
             if circuit is not None:
                 try:
                     circuit.admit(time())
-                except Exception as error:
+                except FAILURES as error:
                     raise error from latest
             try:
                 result = await self._once(opened, arguments, blocking)
-            except Exception as error:
+            except FAILURES as error:
                 if circuit is not None:
                     circuit.failed(time())
                 if wait_ms is None:
@@ -123,7 +125,7 @@ class Caller:
             return await self._in_thread(opened, opened.executor, arguments, blocking)
         if timeout_ms is None:
             return await function(*arguments, *opened.client)
-        deadline = _Deadline(opened.loop, timeout_ms)
+        deadline = _Deadline(opened.loop, timeout_ms, self._give_up)
         try:
             return await function(*arguments, *opened.client)
         except asyncio.CancelledError as error:
@@ -132,6 +134,13 @@ class Caller:
             raise TimeoutError(f"no answer within {timeout_ms} ms") from error
         finally:
             deadline.lift()
+
+    def _give_up(self, worker: asyncio.Task[Any]) -> None:
+        """Answer for a function that goes on although it was cancelled; the task that runs it is left behind."""
+        if self._work is not None:
+            name = getattr(self._call.function, "__qualname__", repr(self._call.function))
+            why = f"no answer within {self._call.timeout_ms} ms, and {name} goes on although it was cancelled"
+            self._work.leave_behind(worker, TimeoutError(f"{why}: it must let asyncio.CancelledError pass"))
 
     async def _in_thread(
         self, opened: _Open, executor: ThreadPoolExecutor, arguments: tuple[Any, ...], blocking: set[Future[Any]]
@@ -152,12 +161,17 @@ class Caller:
 
 
 class _Deadline:
-    """Cancels the current task after a timeout, without a second task for each call like `asyncio.wait_for`."""
+    """Cancels the current task after a timeout, without a second task for each call like `asyncio.wait_for`.
 
-    __slots__ = ("_handle", "_task", "is_over")
+    If the task has not ended the call `STOP_SECONDS` later, it has swallowed its cancellation, and is given up.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
+    __slots__ = ("_give_up", "_handle", "_loop", "_task", "is_over")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int, give_up: Callable[[asyncio.Task[Any]], None]) -> None:
         self.is_over = False
+        self._loop = loop
+        self._give_up = give_up
         self._task = asyncio.current_task(loop)
         self._handle = loop.call_later(timeout_ms / 1000, self._expire)
 
@@ -172,6 +186,7 @@ class _Deadline:
         self.is_over = True
         if self._task is not None:
             self._task.cancel()
+            self._handle = self._loop.call_later(STOP_SECONDS, self._give_up, self._task)
 
 
 def _results(results: Any, count: int) -> list[Any]:

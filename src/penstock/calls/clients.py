@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from penstock.calls.loop import STOP_SECONDS, LoopThread
+from penstock.errors import text_of
 
 
 class Client:
@@ -31,7 +32,7 @@ class Client:
         if self._running.error is not None:
             error = self._running.error
             name = getattr(setup, "__qualname__", repr(setup))
-            raise RuntimeError(f"setup={name} failed: {type(error).__name__}: {error}") from error
+            raise RuntimeError(f"setup={name} failed: {type(error).__name__}: {text_of(error)}") from error
 
     def close(self) -> None:
         """Exit the context manager; waits at most `STOP_SECONDS`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -10,8 +11,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.errors import failure_of
+
 STOP_SECONDS = 5
-"""How long a loop may take to stop, or a client to close."""
+"""How long a loop may take to stop, a client to close, or a call to end after its cancellation."""
+
+_log = logging.getLogger(__name__)
 
 _left_behind: list[asyncio.AbstractEventLoop] = []
 """Loops of the parent process that this one was forked from. They run there, so this process must not close them."""
@@ -108,7 +113,7 @@ class LoopTask:
             self.ended.wait()
 
     def _start(self, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._task = self._loop.create_task(main())
+        self._task = self._loop.create_task(_contained(main))
         self._task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
@@ -122,16 +127,35 @@ class LoopTask:
             self._on_end()
 
 
+async def _contained(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run `main`; if it calls `sys.exit`, it has failed, and the loop goes on."""
+    try:
+        await main()
+    except SystemExit as error:
+        raise failure_of(error) from error
+
+
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        while _was_left(loop):
+            _log.warning("a task of a function's own has called sys.exit, which ends nothing here")
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=STOP_SECONDS))
     finally:
         loop.close()
+
+
+def _was_left(loop: asyncio.AbstractEventLoop) -> bool:
+    """Run the loop until it is stopped; return whether a task has left it before."""
+    try:
+        loop.run_forever()
+    except SystemExit:
+        return True
+    return False
 
 
 OF_THIS_PROCESS = LoopThread()

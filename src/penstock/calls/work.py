@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from penstock.calls.call import Call, Request
-from penstock.calls.loop import LoopTask
+from penstock.calls.loop import STOP_SECONDS, LoopTask
+
+_log = logging.getLogger(__name__)
 
 PENDING: Any = object()
 """Stands for an answer that has not arrived yet."""
@@ -49,6 +52,8 @@ class Work:
         self._chain(call)
         self._ready = deque(number for number in range(len(self._units)) if number not in self._blocked)
         self._workers: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None] | None, int] = {}
+        self._name = getattr(call.function, "__qualname__", repr(call.function))
         self._is_over = False
         self._has_failures = False
         self._progress = threading.Event()
@@ -89,7 +94,11 @@ class Work:
             self._is_over = True
             for worker in self._workers:
                 worker.cancel()
-            await asyncio.gather(*self._workers, return_exceptions=True)
+            if self._workers:
+                _, left = await asyncio.wait(self._workers, timeout=STOP_SECONDS)
+                if left:
+                    what = "%d calls of %s go on although they were cancelled: it must let asyncio.CancelledError pass"
+                    _log.warning(what, len(left), self._name)
 
     def _employ(self) -> None:
         """Start workers for the ready units, up to the limit."""
@@ -99,19 +108,33 @@ class Work:
             worker.add_done_callback(self._leave)
 
     async def _work(self) -> None:
-        while self._ready and not self._is_over:  # the function may have swallowed the cancellation
+        this = asyncio.current_task()
+        while self._ready and not self._is_over and this in self._workers:  # the function may have swallowed the cancellation
             number = self._ready.popleft()
             unit = self._units[number]
+            self._under_way[this] = number
             try:
                 answers = await self._ask(unit)
             except asyncio.CancelledError:
                 if self._is_over:
                     return
                 answers = [Failed(RuntimeError("The function raised CancelledError."))] * len(unit)
-            self._settle(number, answers)
+            if this in self._workers:
+                self._settle(number, answers)
+
+    def leave_behind(self, worker: asyncio.Task[None], error: Exception) -> None:
+        """Answer the unit of a worker with an error, and go on without that worker."""
+        if worker in self._workers and not self._is_over:
+            number = self._under_way[worker]
+            self._workers.discard(worker)
+            self._settle(number, [Failed(error)] * len(self._units[number]))
+            self._employ()
 
     def _leave(self, worker: asyncio.Task[None]) -> None:
+        if worker not in self._workers:
+            return
         self._workers.discard(worker)
+        self._under_way.pop(worker, None)
         if not worker.cancelled() and worker.exception() is not None and not self._done.done():
             self._done.set_exception(worker.exception() or RuntimeError())
 

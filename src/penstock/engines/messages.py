@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock import errors
 from penstock.engines.port import TaskFailedError
-from penstock.errors import PenstockError, ProcessingError
+from penstock.errors import PenstockError, ProcessingError, text_of
 from penstock.lane_servers.secured import fill
 
 _LONGEST = 4_000
@@ -90,7 +90,7 @@ def unpacked(content: pa.Buffer) -> list[pa.RecordBatch]:
 def described(error: BaseException) -> bytes:
     """Return an error as the content of a frame."""
     kind = type(error).__name__ if isinstance(error, PenstockError) else ""
-    return msgspec.msgpack.encode((kind, str(error), "".join(traceback.format_exception(error))))
+    return msgspec.msgpack.encode((kind, text_of(error), "".join(traceback.format_exception(error))))
 
 
 def located(where: str, left: int | None) -> bytes:

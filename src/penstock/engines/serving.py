@@ -23,6 +23,7 @@ from penstock.engines.exchanging import Exchanging, Listen, SlotSide
 from penstock.engines.messages import Kind, described, located, receive, send, send_rows, unpacked
 from penstock.engines.requests import Report, RestoreLane
 from penstock.epochs.program import Program
+from penstock.errors import FAILURES
 from penstock.state.disks import disk_error
 
 COLLECT_EVERY = 100_000
@@ -123,6 +124,9 @@ def _answer(driver: socket.socket, packed_program: bytes, slot: SlotSide, totals
         known = _programs.get(packed_program)
         of_disk = None if known is None else disk_error(error, known.directory)
         _say(driver, Kind.ERROR, described(of_disk or error))
+
+    except FAILURES as error:  # raised in the driver
+        _say(driver, Kind.ERROR, described(error))
 
 
 def _say(driver: socket.socket, kind: Kind, content: bytes) -> None:

@@ -17,7 +17,7 @@ from penstock.epochs.home import open_lane
 from penstock.epochs.hops import bring_to, write_lane
 from penstock.epochs.opened import require_the_same
 from penstock.epochs.wire import LaneReport, out, rows_about
-from penstock.errors import ProcessingError
+from penstock.errors import FAILURES, ProcessingError, text_of
 from penstock.state import LaneState, Register, ShardState, StoreSpec, rewrite
 
 _DONE = -1
@@ -86,10 +86,10 @@ def _converter(spec: StoreSpec) -> Callable[[bytes], bytes | None]:
         try:
             new = convert(deserialize(raw))
             return None if new is None else serialize(new)
-        except Exception as error:
+        except FAILURES as error:
             raise ProcessingError(
-                f"Store {spec.name!r} cannot be migrated to version {spec.version}: {type(error).__name__}: {error}, for the "
-                f"value {raw[:200]!r}. Nothing of this step is committed: correct migrate= or old=, and start again."
+                f"Store {spec.name!r} cannot be migrated to version {spec.version}: {type(error).__name__}: {text_of(error)}, "
+                f"for the value {raw[:200]!r}. Nothing of this step is committed: correct migrate= or old=, and start again."
             ) from error
 
     return converted

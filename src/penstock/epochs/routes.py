@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.columns.scalars import is_text
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.shards import shard_of, shard_of_partition
-from penstock.errors import RegistryError
+from penstock.errors import FAILURES, RegistryError
 from penstock.serdes import Serde, String
 
 
@@ -65,7 +65,7 @@ def canonical_keys(serde: Serde[Any], keys: pa.ChunkedArray) -> Sequence[bytes |
             return key if value is None else write(value)
         except RegistryError:  # the key would get the shard of its bytes, not its own
             raise
-        except Exception:  # noqa: BLE001 - the source's lane decodes it again, and calls the error handler
+        except FAILURES:
             return key
 
     return [None if key is None else canonical(key) for key in raw]

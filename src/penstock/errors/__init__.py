@@ -49,9 +49,11 @@ from penstock.errors.exceptions import (
     TopologyError,
     UnknownStoreError,
 )
+from penstock.errors.raised import FAILURES, Raised, failure_of, shown, text_of
 
 __all__ = [
     "ATTRIBUTED",
+    "FAILURES",
     "BrokerError",
     "CircuitOpenError",
     "CommitError",
@@ -67,6 +69,7 @@ __all__ = [
     "ProductionError",
     "QueryError",
     "QueryTimeoutError",
+    "Raised",
     "RegistryError",
     "SerializationError",
     "StalledError",
@@ -74,4 +77,7 @@ __all__ = [
     "TopicError",
     "TopologyError",
     "UnknownStoreError",
+    "failure_of",
+    "shown",
+    "text_of",
 ]

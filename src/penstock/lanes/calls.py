@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from penstock.calls import Caller, Failed, Request
-from penstock.errors import ATTRIBUTED, ProcessingError
+from penstock.errors import ATTRIBUTED, FAILURES, ProcessingError, failure_of, text_of
 from penstock.lanes.cursor import Cursor
 from penstock.lanes.failures import Failures
 from penstock.lanes.position import Position
@@ -60,8 +60,8 @@ class PendingCalls:
                 self._take(request, answer)
             except ATTRIBUTED:
                 raise
-            except Exception as failure:
-                error = failure
+            except FAILURES as failure:
+                error = failure_of(failure)
         if error is not None:
             self._failures.processing(self._node, error, request.key)
 
@@ -71,9 +71,9 @@ class PendingCalls:
             yield from self._caller.answers(requests)
         except ATTRIBUTED:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise ProcessingError(
-                f"{self._node.name} could not make its calls: {type(error).__name__}: {error}\n"
+                f"{self._node.name} could not make its calls: {type(error).__name__}: {text_of(error)}\n"
                 f"  the node was declared at {self._node.line}"
             ) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.calls import Call, Callers, Request
-from penstock.errors import TopologyError
+from penstock.errors import FAILURES, TopologyError, failure_of
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.calls import PendingCalls
 from penstock.lanes.cursor import Cursor
@@ -94,7 +94,7 @@ class Circuit:
         for close in reversed(self._closers):
             try:
                 close()
-            except Exception as error:
-                failures.append(error)
+            except FAILURES as error:
+                failures.append(failure_of(error))
         if failures:
             raise failures[0]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import RegistryError
+from penstock.errors import FAILURES, RegistryError
 from penstock.lanes.cursor import AFTER_RECORDS, BEFORE_RECORDS, CursorPosition
 from penstock.lanes.entrances import has_replays
 from penstock.lanes.gathering import gather
@@ -255,7 +255,7 @@ def read_all(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values | No
         return _values(lane, records, catalogue)
     except RegistryError:
         raise
-    except Exception:
+    except FAILURES:
         return None
 
 
@@ -265,7 +265,7 @@ def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.T
         return records, _values(lane, records, catalogue)
     except RegistryError:
         raise
-    except Exception:
+    except FAILURES:
         kept = _without_unreadable(lane, records, catalogue)
         return kept, _values(lane, kept, catalogue)
 

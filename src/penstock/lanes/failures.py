@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.errors import ATTRIBUTED, ProcessingError, SerializationError
+from penstock.errors import ATTRIBUTED, FAILURES, ProcessingError, Raised, SerializationError, failure_of, shown, text_of
 from penstock.expressions.functions import with_plain_functions
 from penstock.handlers import (
     DeadLetter,
@@ -67,13 +67,14 @@ class Failures:
     def deserialization(self, node: SourceNode, error: Exception, raw: RawRecord, origin: RecordMetadata) -> None:
         """Handle a record that cannot be read; `error` names the record, and its cause is the serde's error."""
         cause = error.__cause__
-        why = cause if isinstance(cause, Exception) else error
+        why = error if cause is None else failure_of(cause)
         read_from = node.topics[0] if node.internal else origin.topic
         failure = Failure(FailureKind.DESERIALIZATION, why, node.name, origin, *raw, read_from)
         self._act(failure, settle(self._policy.handlers.deserialization, failure), error)
 
-    def processing(self, node: Node, error: Exception, key: Any) -> None:
+    def processing(self, node: Node, raised: Raised, key: Any) -> None:
         """Handle a failure of a node's code, on a record or in a timer."""
+        error = failure_of(raised)
         if isinstance(error, DecidedError):
             node, failure, outcome = error.node, error.failure, error.outcome
         else:
@@ -81,9 +82,9 @@ class Failures:
             outcome = settle(self._policy.handlers.processing, failure)
         self._act(failure, outcome, named(failure, node, key))
 
-    def production(self, node: Node, error: Exception, key: Any) -> None:
+    def production(self, node: Node, raised: Raised, key: Any) -> None:
         """Handle a record that a sink cannot serialize or route."""
-        failure = self._failure(FailureKind.PRODUCTION, node, error)
+        failure = self._failure(FailureKind.PRODUCTION, node, failure_of(raised))
         self._act(failure, settle(self._policy.handlers.production, failure), named(failure, node, key))
 
     def late(self, node: Node, handler: ErrorHandler, error: Exception, key: Any) -> None:
@@ -103,9 +104,9 @@ class Failures:
             _log.warning(what, node.name, place, timestamp, node.line)
         self._outbox.drop(node.name, INVALID_TIMESTAMP)
 
-    def unhandled(self, node: Node, error: Exception) -> ProcessingError:
+    def unhandled(self, node: Node, raised: Raised) -> ProcessingError:
         """Return the error for a failure of a node's code that no handler decides on."""
-        return named(self._failure(FailureKind.PROCESSING, node, error), node, None)
+        return named(self._failure(FailureKind.PROCESSING, node, failure_of(raised)), node, None)
 
     def retrying(self, node: ProcessorNode) -> Operator:
         """Return the node's operator, ready to bind: with functions that are retried on failure if a handler may decide so."""
@@ -129,14 +130,14 @@ class Failures:
         for wait_ms in decision.waits_ms():
             if not is_clean():
                 break
-            _log.info("%s failed on the record from %s; retrying in %d ms: %r", node.name, failure.place, wait_ms, error)
+            _log.info("%s failed on the record from %s; retrying in %d ms: %s", node.name, failure.place, wait_ms, shown(error))
             self._policy.sleep(wait_ms / 1000)
             try:
                 return attempt()
             except ATTRIBUTED:
                 raise
-            except Exception as latest:
-                error = latest
+            except FAILURES as latest:
+                error = failure_of(latest)
         failure = replace(failure, error=error)
         raise DecidedError(node, failure, settle(decision.then, failure)) from error
 
@@ -150,7 +151,7 @@ class Failures:
         """Carry out a decision; `fatal` is the error to raise if the decision is to fail."""
         if isinstance(failure.error, MemoryError):  # perhaps not caused by this record: the epoch is retried with fewer
             raise failure.error
-        about = (failure.node, failure.place, type(failure.error).__name__, failure.error)
+        about = (failure.node, failure.place, type(failure.error).__name__, text_of(failure.error))
         if isinstance(outcome, LogAndFail):
             _log.error("%s failed on the record from %s, stopping the lane: %s: %s", *about)
             raise fatal from failure.error
@@ -187,7 +188,7 @@ def named(failure: Failure, node: Node, key: Any) -> ProcessingError:
     if isinstance(node, SinkNode) and isinstance(error, SerializationError):
         serdes = f"\n  it writes keys with {node.key!r} and values with {node.value!r}; key= and value= set others"
     return ProcessingError(
-        f"{failure.node} failed on the record from {failure.place} (key {key!r}): {type(error).__name__}: {error}\n"
+        f"{failure.node} failed on the record from {failure.place} (key {shown(key)}): {type(error).__name__}: {text_of(error)}\n"
         f"  the node was declared at {node.line}{serdes}"
     )
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from penstock.calls import Call, Request
-from penstock.errors import ATTRIBUTED, ProcessingError, TopologyError
+from penstock.errors import ATTRIBUTED, FAILURES, ProcessingError, Raised, TopologyError, text_of
 from penstock.handlers import ErrorHandler
 from penstock.lanes.circuit import Circuit
 from penstock.lanes.clocks import Clocks
@@ -138,7 +138,7 @@ class NodeHost:
                 flush()
             except ATTRIBUTED:
                 raise
-            except Exception as error:
+            except FAILURES as error:
                 raise self._circuit.failures.unhandled(self._node, error) from error
 
         self._circuit.stores.on_flush(store, attributed)
@@ -155,9 +155,10 @@ class NodeHost:
                 start()
             except ATTRIBUTED:
                 raise
-            except Exception as error:
+            except FAILURES as error:
                 raise ProcessingError(
-                    f"{self.node} failed to start: {type(error).__name__}: {error}\n  the node was declared at {self._node.line}"
+                    f"{self.node} failed to start: {type(error).__name__}: {text_of(error)}\n"
+                    f"  the node was declared at {self._node.line}"
                 ) from error
 
         self._circuit.on_start(attributed)
@@ -168,7 +169,7 @@ class NodeHost:
 
     # ---- reports --------------------------------------------------------------------------------------------------
 
-    def failed(self, error: Exception, key: Any) -> None:
+    def failed(self, error: Raised, key: Any) -> None:
         """Report that user code failed; an attributed error passes."""
         if isinstance(error, ATTRIBUTED):
             raise error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.errors import ATTRIBUTED
+from penstock.errors import ATTRIBUTED, FAILURES
 from penstock.lanes.circuit import Circuit
 from penstock.lanes.clocks import Clocks
 from penstock.lanes.punctuation import NEVER, Schedule
@@ -100,7 +100,7 @@ class NodeTime:
             callback(time)
         except ATTRIBUTED:
             raise
-        except Exception as error:
+        except FAILURES as error:
             self._circuit.failures.processing(self._node, error, None)
 
 

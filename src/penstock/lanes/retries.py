@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.errors import ATTRIBUTED
+from penstock.errors import ATTRIBUTED, FAILURES, failure_of
 from penstock.processor import Operator, Processor, ProcessorContext, Timer, ValueTransformer
 from penstock.records import Record, wrapped
 
@@ -45,8 +45,8 @@ def retried(function: Callable[..., Any], retry: RetryFunction) -> Callable[...,
             return function(*arguments)
         except ATTRIBUTED:
             raise
-        except Exception as error:
-            return retry(error, lambda: function(*arguments), lambda: True)
+        except FAILURES as error:
+            return retry(failure_of(error), lambda: function(*arguments), lambda: True)
 
     return call
 
@@ -78,8 +78,8 @@ class Watch:
             return attempt()
         except ATTRIBUTED:
             raise
-        except Exception as error:
-            return retry(error, attempt, lambda: self.is_clean)
+        except FAILURES as error:
+            return retry(failure_of(error), attempt, lambda: self.is_clean)
 
 
 class _Watched:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from penstock.errors import ATTRIBUTED, RegistryError
+from penstock.errors import ATTRIBUTED, FAILURES, RegistryError
 from penstock.lanes.cursor import Cursor
 from penstock.lanes.failures import Failures
 from penstock.lanes.outbox import Outbox, Row, RowKind
@@ -38,7 +38,7 @@ def _bind_plain(node: SinkNode, topic: str, outbox: Outbox, failures: Failures) 
             send(_new(Row, (topic, key_bytes, value_bytes, timestamp, headers, partition, kind, cursor.row)))
         except RegistryError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             failures.production(node, error, key)
 
     return send_plain
@@ -64,7 +64,7 @@ def _bind_routed(node: SinkNode, outbox: Outbox, failures: Failures, partitions:
                 send(Row(target, key_bytes, value_bytes, timestamp, headers, partition, kind, cursor.row))
         except ATTRIBUTED:
             raise
-        except Exception as error:
+        except FAILURES as error:
             failures.production(node, error, key)
 
     return send_routed

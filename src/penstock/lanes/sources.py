@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from penstock.errors import ProcessingError, RegistryError, SerializationError
+from penstock.errors import FAILURES, ProcessingError, RegistryError, SerializationError, text_of
 from penstock.lanes.failures import Failures
 from penstock.lanes.position import RawRecord
 from penstock.records import LAST_TIMESTAMP, NO_TIMESTAMP, Headers, Process, RecordMetadata, SourceRecord
@@ -52,10 +52,10 @@ class Intake:
             try:
                 record = SourceRecord(key, value, timestamp, headers, *origin, partition_time)
                 timestamp = instant_ms(node.timestamp(record))
-            except Exception as error:
+            except FAILURES as error:
                 raise ProcessingError(
                     f"The timestamp extractor of {node.name} failed on the record from {_place(origin)}: "
-                    f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
+                    f"{type(error).__name__}: {text_of(error)}\n  the source was declared at {node.line}"
                 ) from error
             if timestamp < 0:
                 failures.untimed(node, timestamp, origin)
@@ -76,10 +76,10 @@ class Intake:
         try:
             watermark = node.watermark.function(record)
             return NO_TIMESTAMP if watermark is None else instant_ms(watermark)
-        except Exception as error:
+        except FAILURES as error:
             raise ProcessingError(
                 f"The watermark function of {node.name} failed on the record from {_place(origin)}: "
-                f"{type(error).__name__}: {error}\n  the source was declared at {node.line}"
+                f"{type(error).__name__}: {text_of(error)}\n  the source was declared at {node.line}"
             ) from error
 
     def values(self, origin: RecordMetadata, key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
@@ -89,9 +89,9 @@ class Intake:
             return None if key is None else self.key(key), None if value is None else self.value(value)
         except RegistryError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise ProcessingError(
-                f"{node.name} cannot read the record from {_place(origin)}: {error}\n"
+                f"{node.name} cannot read the record from {_place(origin)}: {text_of(error)}\n"
                 f"  its serdes are key={node.key!r}, value={node.value!r}, declared at {node.line}"
             ) from error
 

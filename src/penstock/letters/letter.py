@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from traceback import format_exception
 
+from penstock.errors import text_of
 from penstock.handlers import Failure
 from penstock.records import Headers, RecordMetadata
 
@@ -46,7 +47,7 @@ def failure_headers(failure: Failure, fatal: Exception, application_id: str, epo
     trace = "".join(format_exception(type(fatal), fatal, fatal.__traceback__))
     return (
         (EXCEPTION, _class_name(error).encode()),
-        (MESSAGE, _bytes(str(error))[:LONGEST_MESSAGE]),
+        (MESSAGE, _bytes(text_of(error))[:LONGEST_MESSAGE]),
         (STACKTRACE, _bytes(trace)[-LONGEST_TRACE:]),  # the innermost call comes last
         (TOPIC, None if topic is None else topic.encode()),
         (PARTITION, str(partition).encode()),

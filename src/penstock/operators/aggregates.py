@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.columns.steps import Columnar, Gather, InWindows, Step
+from penstock.errors import FAILURES
 from penstock.expressions.functions import Computed
 from penstock.expressions.nodes import Aggregates
 from penstock.operators.counts import one_more
@@ -71,7 +72,7 @@ class StreamAggregate(TableOperator, Columnar):
             try:
                 new, old, time = attempt(key, value, timestamp)
                 keep(key, new, old, time, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -104,7 +105,7 @@ class StreamAggregate(TableOperator, Columnar):
                 if key in held:
                     del held[key]  # then set again: the flush follows the order of the last puts
                 held[key] = (new, time, key, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.calls import Call, Request, is_async
+from penstock.errors import FAILURES
 from penstock.metrics import MetricReport, UserMetrics
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process, Record, RecordMetadata, SideOutput
@@ -154,7 +155,7 @@ def _asking(
         try:
             question: Hashable = by(key, value)
             hash(question)
-        except Exception as error:
+        except FAILURES as error:
             failed(error, key)
         else:
             ask(Request(key, value, timestamp, headers, arguments(key, value), question))

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.errors import FAILURES
 from penstock.operators.drops import DUPLICATE
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
@@ -49,7 +50,7 @@ class Deduplicate(Operator):
                         dropped(DUPLICATE)
                         return
                     seen.put(name, timestamp, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
                 return
             forward(key, value, timestamp, headers)

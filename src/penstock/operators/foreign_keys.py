@@ -13,6 +13,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from penstock.errors import FAILURES
 from penstock.operators.drops import NULL_KEY
 from penstock.processor import Host, Operator
 from penstock.records import Change, Headers, Process
@@ -165,7 +166,7 @@ class SubscriptionSend(Operator):
                     questions = _asking(questions, new_key)
                 for foreign_key, instruction in questions:
                     forward(foreign_key, Subscription(digest, instruction, key), timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -216,7 +217,7 @@ class SubscriptionReceive(Operator):
                     dropped("null foreign key")
                     return
                 forward(CombinedKey(key, primary_key), subscription, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -245,7 +246,7 @@ class SubscriptionJoin(Operator):
                     return
                 value = None if instruction is Instruction.DELETE_KEY_AND_PROPAGATE else found[0]
                 forward(primary_key, SubscriptionResponse(digest, value), max(timestamp, found[1]), headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -276,7 +277,7 @@ class ForeignTableJoin(Operator):
                 value, prefix = change[0], _prefix(write_foreign(key))
                 for row, digest in scan(prefix):
                     forward(read_primary(row[len(prefix) :]), SubscriptionResponse(digest, value), timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -306,7 +307,7 @@ class ResponseJoin(Operator):
                     forward(key, None, timestamp, headers)
                 else:
                     forward(key, joiner(None if found is None else found[0], foreign), timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from penstock.errors import FAILURES
 from penstock.operators.drops import NULL_KEY_OR_VALUE
 from penstock.processor import Host, Lineage, Operator
 from penstock.records import NO_HEADERS, Headers, Process
@@ -40,7 +41,7 @@ class JoinWindowStore(Operator):
                 forward(key, value, timestamp, headers)
                 if key is not None and value is not None and not put(key, value, timestamp):
                     dropped("expired")
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -92,7 +93,7 @@ class StreamStreamJoin(Operator):
                     return
                 for met, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
                     forward(key, join(key, value, other), max(met, timestamp), headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -134,7 +135,7 @@ class StreamStreamJoin(Operator):
                         forward(key, join(key, value, None), timestamp, headers)
                     else:
                         unjoined.add(timestamp, left_side, serialize_key(key), serialize(value))
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

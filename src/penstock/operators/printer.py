@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.errors import FAILURES
 from penstock.escapes import on_one_line
 from penstock.processor import Host, Operator
 from penstock.records import Headers, Process
@@ -34,7 +35,7 @@ class Print(Operator):
                 else:
                     with path.open("a", encoding="utf-8") as file:
                         file.write(line)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

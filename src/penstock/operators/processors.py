@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from penstock.errors import TopologyError
+from penstock.errors import FAILURES, TopologyError
 from penstock.metrics import UserMetrics
 from penstock.operators.results import explained_context
 from penstock.operators.timers import ProcessorTimers
@@ -75,7 +75,7 @@ class ProcessorOperator(Operator):
                 if fixed_key:
                     context.fixed_key = key
                 run(Record(key, value, timestamp, headers))
-            except Exception as error:
+            except FAILURES as error:
                 failed(explained_context(error), key)
 
         return process
@@ -88,7 +88,7 @@ class ProcessorOperator(Operator):
             try:
                 context.fixed_key = timer.key
                 on_timer(timer)
-            except Exception as error:
+            except FAILURES as error:
                 failed(explained_context(error), timer.key)
 
         timers = context.key_timers = ProcessorTimers(host, store, fire)
@@ -99,7 +99,7 @@ class ProcessorOperator(Operator):
                 context.fixed_key = key
                 timers.key, timers.timestamp = key, timestamp
                 run(Record(key, value, timestamp, headers))
-            except Exception as error:
+            except FAILURES as error:
                 failed(explained_context(error), key)
             finally:
                 timers.key = None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.errors import FAILURES
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.emission import by_value
 from penstock.operators.window_emission import (
@@ -81,7 +82,7 @@ class SessionAggregate(TableOperator):
                         emit(session, Change(new, old), end, sent_headers, end)
                 if emit_closed is not None:
                     emit_closed(close_time, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-from penstock.errors import ATTRIBUTED, TopologyError
+from penstock.errors import ATTRIBUTED, FAILURES, TopologyError
 from penstock.operators.processors import Context, Supplier, made_by
 from penstock.processor import Cancellable, Host, Operator, PunctuationType
 from penstock.records import Headers, Process, Record
@@ -30,7 +30,7 @@ class ApplyWrites(Operator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 put(key, attempt(key, value))
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -59,7 +59,7 @@ class AtomicProcessing(Operator):
                 run(Record(key, value, timestamp, headers))
             except ATTRIBUTED:
                 raise
-            except Exception as error:
+            except FAILURES as error:
                 section.take_back()
                 failed(error, key)
             else:

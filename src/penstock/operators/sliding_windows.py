@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from penstock.errors import FAILURES
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY_OR_VALUE
 from penstock.operators.emission import by_value
 from penstock.operators.window_emission import (
@@ -71,7 +72,7 @@ class SlidingAggregate(TableOperator):
                 # As in Kafka Streams, a record whose window would start before time 0 emits no closed windows.
                 if emit_closed is not None and timestamp >= difference:
                     emit_closed(close_time, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

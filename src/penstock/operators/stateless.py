@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from penstock.columns.steps import Columnar, Keep, Pass, Replace, Step, Unwrap
+from penstock.errors import FAILURES
 from penstock.expressions.functions import Computed
 from penstock.operators.results import PAIR, PAIRS, VALUES, explained
 from penstock.processor import Host, Operator, Wrap
@@ -38,14 +39,14 @@ class Filter(Operator, Columnar):
             try:
                 if predicate(key, value):
                     forward(key, value, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         def process_negated(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 if not predicate(key, value):
                     forward(key, value, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process_negated if negate else process
@@ -72,7 +73,7 @@ class Map(Operator):
             try:
                 new_key, new_value = mapper(key, value)
                 forward(new_key, new_value, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(explained(error, PAIR), key)
 
         return process
@@ -93,7 +94,7 @@ class SelectKey(Operator):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(selector(key, value), value, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -118,13 +119,13 @@ class MapValues(Operator, Columnar):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(key, mapper(value), timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         def process_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 forward(key, mapper(key, value), timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process_with_key if self.with_key else process
@@ -153,7 +154,7 @@ class FlatMap(Operator):
             try:
                 for new_key, new_value in mapper(key, value):
                     forward(new_key, new_value, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(explained(error, PAIRS), key)
 
         return process
@@ -183,7 +184,7 @@ class FlatMapValues(Operator):
             try:
                 for new_value in mapper(key, value) if with_key else mapper(value):
                     forward(key, new_value, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(explained(error, VALUES), key)
 
         return process
@@ -205,7 +206,7 @@ class Peek(Operator):
             try:
                 action(key, value)
                 forward(key, value, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -246,7 +247,7 @@ class Branch(Operator):
                     default(key, value, timestamp, headers)
                 else:
                     dropped("no branch")
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -289,7 +290,7 @@ def _on_record(function: OnRecord[Any, Any, Any], host: Host, then: Callable[...
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
             then(call(Record(key, value, timestamp, headers)), key, value, timestamp, headers)
-        except Exception as error:
+        except FAILURES as error:
             failed(explained(error, returns) if returns else error, key)
 
     return process

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.errors import TopologyError
+from penstock.errors import FAILURES, TopologyError
 from penstock.processor import Host, Lineage, Operator
 from penstock.records import Headers, Process
 from penstock.serdes import Serde
@@ -44,7 +44,7 @@ class StreamTableJoin(Operator):
                     dropped(NULL)
                 else:
                     join(key, value, timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -125,7 +125,7 @@ class StreamGlobalTableJoin(Operator):
                 found = None if selected is None else get(selected)
                 if left or found is not None:
                     forward(key, joiner(key, value, found), timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

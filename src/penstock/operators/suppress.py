@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from penstock.errors import StateError
+from penstock.errors import FAILURES, StateError
 from penstock.processor import Host, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.serdes import Serde
@@ -71,7 +71,7 @@ class Suppress(TableOperator):
                         if not _is_over(buffer, bounds):
                             break
                         emit(key_bytes, held)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.errors import FAILURES
 from penstock.operators.tables import keeper, stored_view
 from penstock.processor import Host, Lineage, TableOperator, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process
@@ -51,7 +52,7 @@ class TableAggregate(TableOperator):
                     raise ValueError("The key is None: a table's aggregate needs a key.")
                 aggregate, before, result_timestamp = attempt(key, change, timestamp)
                 keep(key, aggregate, before, result_timestamp, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -100,7 +101,7 @@ class TableReduce(TableOperator):
                     raise ValueError("The key is None: a table's aggregate needs a key.")
                 aggregate, before, result_timestamp = attempt(key, change, timestamp)
                 keep(key, aggregate, before, result_timestamp, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from penstock.errors import FAILURES
 from penstock.operators.drops import NULL_KEY
 from penstock.operators.tables import dated, keeper, old_value_reader, stored_view, unversioned
 from penstock.processor import Host, Lineage, TableOperator, View
@@ -56,7 +57,7 @@ class TableJoinSide(TableOperator):
                 joined = join(new, other) if joins_alone or new is not None else None
                 joined_old = join(old, other) if send_old_values and (joins_alone or old is not None) else None
                 forward(key, Change(joined, joined_old, is_latest), max(timestamp, other_timestamp), headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -118,7 +119,7 @@ class TableJoinMerger(TableOperator):
             try:
                 old = change[1] if old_value is None else old_value(key)
                 keep(key, change[0], old, timestamp, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

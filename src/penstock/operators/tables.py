@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-from penstock.errors import StateError, TopologyError
+from penstock.errors import FAILURES, StateError, TopologyError
 from penstock.operators.drops import NULL_KEY
 from penstock.operators.emission import by_value, emitter
 from penstock.operators.processors import Context
@@ -139,7 +139,7 @@ class TableSource(TableOperator):
                 else:
                     old = None if old_value is None else old_value(key)
                     keep(key, value, old, timestamp, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -187,7 +187,7 @@ class TableFilter(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, old, timestamp, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -233,7 +233,7 @@ class TableMapValues(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, old, timestamp, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -276,7 +276,7 @@ class TableTransformValues(TableOperator):
                     forward(key, Change(new, old, is_latest), timestamp, headers)
                 else:
                     keep(key, new, None if old_value is None else old_value(key), timestamp, headers, timestamp)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process
@@ -337,7 +337,7 @@ class TableRepartitionMap(Operator):
                     forward(removed[0], Change(None, removed[1], is_latest), timestamp, headers)
                 if added is not None:
                     forward(added[0], Change(added[1], None, is_latest), timestamp, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.columns.steps import Columnar, InWindows, Step
-from penstock.errors import TopologyError
+from penstock.errors import FAILURES, TopologyError
 from penstock.operators.aggregates import gathering
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.emission import by_value
@@ -85,7 +85,7 @@ class WindowAggregate(TableOperator, Columnar):
                         emit(windowed, change, result_time, headers, timestamp)
                 if emit_closed_last is not None:
                     emit_closed_last(close_time, headers)
-            except Exception as error:
+            except FAILURES as error:
                 failed(error, key)
 
         return process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, text_of
 from penstock.state.disks import disk_error
 
 _LONGEST = 4_000
@@ -18,3 +18,5 @@ def explained(error: BaseException, state_dir: Path) -> PenstockError:
     if of_disk is not None:
         return of_disk
     return PenstockError(f"Unexpected failure: {type(error).__name__}: {str(error)[:_LONGEST]}")
+
+    return PenstockError(f"Unexpected failure: {type(error).__name__}: {text_of(error)[:_LONGEST]}")

@@ -196,6 +196,52 @@ class TestFailures:
         assert not tasks_of(thread)
         thread.stop()
 
+    def test_a_function_that_swallows_its_timeout_fails_by_name_and_the_others_go_on(self, thread: VirtualThread) -> None:
+        async def stubborn(value: int) -> int:
+            while value == 0:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(1_000)
+            return value
+
+        caller = Caller(call_to(stubborn, timeout_ms=1_000, concurrency=1), thread)
+        error, *others = answered(caller, requests(*[("a", number) for number in range(3)]))
+        assert isinstance(error, TimeoutError)
+        assert "stubborn goes on although it was cancelled: it must let asyncio.CancelledError pass" in str(error)
+        assert others == [1, 2]
+
+    def test_a_function_that_swallows_every_cancellation_does_not_keep_an_epoch_from_ending(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr("penstock.calls.work.STOP_SECONDS", 0.05)
+        let_go = threading.Event()
+
+        async def stubborn(value: int) -> int:
+            if value == 0:
+                raise ValueError
+            while not let_go.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.01)
+            return value
+
+        thread = LoopThread()
+        answers = Caller(call_to(stubborn, timeout_ms=None), thread).answers(requests((None, 0), (None, 1)))
+        next(answers)
+        answers.close()
+        let_go.set()
+        assert "stubborn go on although they were cancelled" in caplog.text
+        thread.stop()
+
+    def test_sys_exit_in_a_task_of_the_functions_own_does_not_end_the_loop(self) -> None:
+        async def call(value: int) -> int:
+            if value == 0:
+                asyncio.get_running_loop().call_soon(sys.exit)
+                await asyncio.sleep(0.01)
+            return value
+
+        thread = LoopThread()
+        assert answered(Caller(call_to(call), thread), requests((None, 0), (None, 1))) == [0, 1]
+        thread.stop()
+
     def test_a_failed_call_is_retried_after_waits_that_double_with_some_jitter(self, thread: VirtualThread) -> None:
         times: list[float] = []
 

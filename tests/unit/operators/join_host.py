@@ -55,7 +55,7 @@ class MemoryHost:
         self.go_on = False
         self.epoch = 0
         self.drops: list[str] = []
-        self.failures: list[Exception] = []
+        self.failures: list[Exception | SystemExit] = []
         self.out: list[Out] = []
         self.headers: list[Headers] = []
         self.origin: RecordMetadata | None = RecordMetadata("in", 0, 0)
@@ -107,7 +107,7 @@ class MemoryHost:
     def view(self, table: str) -> View:
         return self.views[table]
 
-    def failed(self, error: Exception, key: Any) -> None:
+    def failed(self, error: Exception | SystemExit, key: Any) -> None:
         if isinstance(error, ATTRIBUTED):
             raise error
         self.failures.append(error)

@@ -91,7 +91,7 @@ class NodeHost:
     def retried(self, attempt: Callable[..., Any]) -> Callable[..., Any]:
         return attempt
 
-    def failed(self, error: Exception, key: Any) -> None:
+    def failed(self, error: Exception | SystemExit, key: Any) -> None:
         if isinstance(error, ATTRIBUTED):
             raise error
         self.bench.failures.append((self.node, error, key))

@@ -73,7 +73,7 @@ class Bench:
         self._downstream = downstream
         self.registers: dict[str, Register] = {}
         self.drops: list[str] = []
-        self.failures: list[tuple[Exception, Any]] = []
+        self.failures: list[tuple[Exception | SystemExit, Any]] = []
         self.results: list[Result] = []
         self.headers: list[Headers] = []
         self.bind()
@@ -162,7 +162,7 @@ class Bench:
     def retried(self, attempt: Callable[..., Any]) -> Callable[..., Any]:
         return attempt
 
-    def failed(self, error: Exception, key: Any) -> None:
+    def failed(self, error: Exception | SystemExit, key: Any) -> None:
         if isinstance(error, ATTRIBUTED):
             raise error
         self.failures.append((error, key))

@@ -15,24 +15,27 @@ class Mutant:
     new: str
 
 
-_SUBTRACT_FIRST = """                if old is not None and before is not None:
-                    aggregate = subtractor(key, old, before)
-                    result_timestamp = max(timestamp, before_timestamp)
-                if new is not None:
-                    aggregate = adder(key, new, initializer() if aggregate is None else aggregate)
-                    result_timestamp = max(timestamp, before_timestamp)
+_SUBTRACT_FIRST = """            if old is not None and before is not None:
+                aggregate = subtractor(key, old, before)
+                result_timestamp = max(timestamp, before_timestamp)
+            if new is not None:
+                aggregate = adder(key, new, initializer() if aggregate is None else aggregate)
+                result_timestamp = max(timestamp, before_timestamp)
 """
-_ADD_FIRST = """                if new is not None:
-                    aggregate = adder(key, new, initializer() if aggregate is None else aggregate)
-                    result_timestamp = max(timestamp, before_timestamp)
-                if old is not None and before is not None:
-                    aggregate = subtractor(key, old, aggregate)
-                    result_timestamp = max(timestamp, before_timestamp)
+_ADD_FIRST = """            if new is not None:
+                aggregate = adder(key, new, initializer() if aggregate is None else aggregate)
+                result_timestamp = max(timestamp, before_timestamp)
+            if old is not None and before is not None:
+                aggregate = subtractor(key, old, aggregate)
+                result_timestamp = max(timestamp, before_timestamp)
 """
 
 MUTANTS = (
     Mutant(
-        "a window takes records at its closing time", "operators/windowed.py", "if end <= close_time:", "if end < close_time:"
+        "a window takes records at its closing time",
+        "operators/windowed.py",
+        "if start + size <= close_time:",
+        "if start + size < close_time:",
     ),
     Mutant(
         "grace of time windows ignored",
@@ -43,8 +46,8 @@ MUTANTS = (
     Mutant(
         "a window's timestamp is its last record's, not its latest",
         "operators/windowed.py",
-        "                        if latest > timestamp:\n                            result_time = latest\n",
-        "",
+        "return hold(aggregate(key, value, aggregated)), old, max(timestamp, latest)",
+        "return hold(aggregate(key, value, aggregated)), old, timestamp",
     ),
     Mutant(
         "hopping windows miss the earliest",
@@ -53,13 +56,16 @@ MUTANTS = (
         "timestamp - self.size_ms + 2 * advance) // advance",
     ),
     Mutant(
-        "sliding windows close one too early", "operators/sliding_windows.py", "if end < close_time:", "if end <= close_time:"
+        "sliding windows close one too early",
+        "operators/sliding_windows.py",
+        "if start + self._difference < record.close_time:",
+        "if start + self._difference <= record.close_time:",
     ),
     Mutant(
         "a sliding window to the right starts at its record",
         "operators/sliding_windows.py",
-        "start = timestamp + 1\n",
-        "start = timestamp\n",
+        "_Update(record.timestamp + 1, ",
+        "_Update(record.timestamp, ",
     ),
     Mutant("sessions close one too early", "operators/sessions.py", "if end < close_time:", "if end <= close_time:"),
     Mutant(
@@ -140,8 +146,8 @@ MUTANTS = (
     Mutant(
         "an aggregate's time goes backwards",
         "operators/aggregates.py",
-        "new, time = aggregate(key, value, entry[0]), entry[1]\n",
-        "new, time = aggregate(key, value, entry[0]), timestamp\n",
+        "return aggregate(key, value, before), max(timestamp, time)",
+        "return aggregate(key, value, before), timestamp",
     ),
     Mutant(
         "a cache emits in the order of first writes",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError
+from penstock.lane_servers.accepting import ANY_PORT, Ports
 from penstock.serdes.registry.settings import RegistrySettings
 from penstock.setting_values import (
     CHOICES,
@@ -39,6 +40,7 @@ from penstock.settings import (
     check_writers,
     endpoint,
     is_local,
+    port_range,
     resolved,
     revealed,
 )
@@ -93,6 +95,8 @@ class Config:
         create_topics: Whether a start creates topics of the topology that do not exist, except those of patterns.
         topic_partitions: The number of partitions of topics that `create_topics` creates.
         replication_factor: Of internal topics, and of those that `create_topics` creates; -1 is the broker's default.
+        cluster_ports: On a cluster, the ports at which the driver, slots and lane servers listen, such as `7100-7199`; any
+            that are free by default.
         epoch_timeout_ms: How long an epoch may take, and a restore stand still, before the application counts as stuck and ends;
             `epoch_timeout`.
         standby: Whether it waits, ready to start, while another instance is active, and takes over when that one ends.
@@ -143,6 +147,7 @@ class Config:
     create_topics: bool = False
     topic_partitions: int = 4
     replication_factor: int = -1
+    cluster_ports: str | None = None
     epoch_timeout_ms: int = 300_000
     standby: bool = False
     standby_address: str = "127.0.0.1:0"
@@ -181,7 +186,7 @@ class Config:
         for name in SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}: expected true or false.")
-        _ = self.admin_endpoint, self.standby_endpoint
+        _ = self.admin_endpoint, self.standby_endpoint, self.ports
         if self.standby and self.guarantee is not Guarantee.EXACTLY_ONCE:
             raise ConfigError("standby: needs guarantee = exactly_once: only transactions fence the instance that is replaced.")
         check_kafka(self.kafka, is_exactly_once=self.guarantee is Guarantee.EXACTLY_ONCE)
@@ -213,6 +218,11 @@ class Config:
     def is_spread(self) -> bool:
         """Whether lanes run on the hosts of a cluster."""
         return self.engine == "spark" and not is_local(self.spark)
+
+    @property
+    def ports(self) -> Ports:
+        """The ports at which the hosts of a cluster listen."""
+        return ANY_PORT if self.cluster_ports is None else port_range("cluster_ports", self.cluster_ports)
 
     @property
     def executors_write(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
+from penstock.lane_servers.accepting import Ports
 
 _log = logging.getLogger(__name__)
 
@@ -244,6 +245,20 @@ def check_writers(is_spread: bool, is_exactly_once: bool, is_traced: bool, has_t
     for condition, holds in conditions.items():
         if not holds:
             raise ConfigError(f"writers: executors can write only if {condition}. Set writers to driver.")
+
+
+def port_range(name: str, value: object) -> Ports:
+    """Return the ports of a range; raises if it is none.
+
+    Example:
+        >>> port_range("cluster_ports", "7100-7199")
+        Ports(first=7100, last=7199)
+    """
+    found = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", value) if isinstance(value, str) else None
+    ports = Ports(0, 0) if found is None else Ports(int(found[1]), int(found[2]))
+    if not 0 < ports.first <= ports.last <= _MAX_PORT:
+        raise ConfigError(f"{name}: expected the first and the last port of a range, such as 7100-7199.")
+    return ports
 
 
 def endpoint(name: str, value: object, otherwise: str = "") -> tuple[str, int]:

@@ -139,6 +139,7 @@ def test_arguments_win_over_the_environment_which_wins_over_the_file() -> None:
         ({"lanes": True}, "lanes: expected a whole number"),
         ({"lanes": 17, "shards": 16}, "lanes: 17 lanes cannot share 16 shards.*Set lanes to 16 or less"),
         ({"shards": "many"}, "shards: expected a whole number"),
+        *(({"cluster_ports": ports}, "cluster_ports: expected the first and") for ports in ("7100", "0-9", "9-7", "1-65536", 7)),
         ({"state_copies": ""}, "state_copies: expected a directory or a URI"),
         ({"state_copies": 7}, "state_copies: expected a directory or a URI"),
         ({"state_copies": "s3://key:secret@bucket"}, "state_copies: a URI with a password would be logged. Put credentials into"),

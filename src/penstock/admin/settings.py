@@ -34,6 +34,7 @@ _SHOWN = frozenset(
         "state_dir",
         "state_copies",
         "state_copy_interval_ms",
+        "cluster_ports",
         "store_engine",
         "on_lost_input",
         "writers",

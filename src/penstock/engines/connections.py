@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.engines.sockets import for_tables
-from penstock.lane_servers.accepting import notice_lost_peer
+from penstock.lane_servers.accepting import ANY_PORT, Ports, listener_at, notice_lost_peer
 from penstock.lane_servers.secured import secured
 
 Address = str | tuple[str, int]
@@ -27,10 +27,10 @@ def socket_directory(purpose: str) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"penstock-{purpose}-", dir=usual if is_short else Path("/", "tmp")))
 
 
-def listening(where: Path | str) -> tuple[socket.socket, Address]:
+def listening(where: Path | str, ports: Ports = ANY_PORT) -> tuple[socket.socket, Address]:
     """Return a listener and its address: at a path, in a directory that only this user can open, or at a host's name."""
     if isinstance(where, str):
-        listener = socket.create_server((where, 0), backlog=_MOST_WAITING)
+        listener = listener_at(where, ports)
         return listener, (where, int(listener.getsockname()[1]))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(where))

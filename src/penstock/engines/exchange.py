@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.engines.connections import Address, accepted, connected, listening
 from penstock.engines.messages import Kind, receive, send, send_rows, unpacked
 from penstock.errors import StateError
-from penstock.lane_servers.accepting import close_listener, connections_to
+from penstock.lane_servers.accepting import ANY_PORT, Ports, close_listener, connections_to
 from penstock.lane_servers.hand_shakes import HandShakes
 
 Batches = list[pa.RecordBatch]
@@ -57,10 +57,10 @@ class Way:
 class Inbox:
     """Receives rows from other slots that know the `key`, until they are taken; `where` as in `listening`."""
 
-    def __init__(self, where: Path | str, key: bytes) -> None:
+    def __init__(self, where: Path | str, key: bytes, ports: Ports = ANY_PORT) -> None:
         self._key = key
         self.address: Address
-        self._listener, self.address = listening(where)
+        self._listener, self.address = listening(where, ports)
         self._number = -1
         self._parcels: dict[tuple[int, int, int], Batches] = {}
         self._sizes: dict[tuple[int, int], int] = {}
@@ -139,8 +139,8 @@ class Inbox:
 class Exchange:
     """A slot's inbox, and its connections to those of others."""
 
-    def __init__(self, where: Path | str, key: bytes) -> None:
-        self.inbox: Inbox = Inbox(where, key)
+    def __init__(self, where: Path | str, key: bytes, ports: Ports = ANY_PORT) -> None:
+        self.inbox: Inbox = Inbox(where, key, ports)
         self._key = key
         self._open: dict[Address, socket.socket] = {}
 

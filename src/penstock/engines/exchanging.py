@@ -18,6 +18,7 @@ from penstock.engines.reading import Reading, ReadingSlot
 from penstock.engines.requests import Batches, RowsRequest
 from penstock.epochs.bounds import Measured, measure_row, measured_in
 from penstock.epochs.program import Epoch, Program
+from penstock.lane_servers.accepting import ANY_PORT, Ports
 
 Divide = Callable[[Program, pa.Table], list[pa.Table]]
 """Divides rows among the lanes to whose slots they go."""
@@ -36,7 +37,7 @@ class SlotSide:
             self._close_exchange()
             where = request.where
             at = where if isinstance(where, str) else where / f"{os.getpid()}-{secrets.token_hex(4)}"
-            self._exchange = request, Exchange(at, request.key)
+            self._exchange = request, Exchange(at, request.key, request.ports)
         return self._exchange[1]
 
     @property
@@ -133,6 +134,7 @@ class Listen:
 
     where: Path | str
     key: bytes = field(repr=False)
+    ports: Ports = ANY_PORT
 
     def answer(self, slot: SlotSide) -> bytes:
         """Return the inbox's address, encoded."""

@@ -20,7 +20,7 @@ from penstock.engines.exchanging import Ending, Listen
 from penstock.engines.port import Batches, OnProgress, SlotLostError, Whereabouts
 from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack
-from penstock.engines.slots import Slots
+from penstock.engines.slots import Slot, Slots
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.parts import collected
 from penstock.epochs.placement import placed
@@ -64,7 +64,7 @@ class ManyHosts:
     ) -> None:
         self._program = program
         self._slots = slots
-        self._carrier = Carrier(program, slots.slot, patience_s, lambda slot: Listen(slot.host, program.server_key))
+        self._carrier = Carrier(program, slots.slot, patience_s, self._listen)
         self._global_topics = global_topics
         self._ending = ending
         self._hosts: tuple[str, ...] = ()
@@ -72,6 +72,9 @@ class ManyHosts:
         self._entering: list[int] = []
         self._servers: dict[int, Address] = {}
         self._known_servers: set[Address] = set()
+
+    def _listen(self, slot: Slot) -> Listen:
+        return Listen(slot.host, self._program.server_key, self._program.ports)
 
     def start(self) -> None:
         """See `Engine.start`."""

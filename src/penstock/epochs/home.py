@@ -220,7 +220,7 @@ def server_of(program: Program, host: str) -> int:
     """Return the port of the lane server of this host, which is started if need be and listens at `host`."""
     home = Home(program.directory, program.application_id)
     lanes = home.lane_directory(0, program.lanes).parent
-    return ensure_server(home.root, lanes, program.engine.value, host, program.server_key, program.incarnation)
+    return ensure_server(home.root, lanes, program.engine.value, host, program.server_key, program.incarnation, program.ports)
 
 
 @contextmanager

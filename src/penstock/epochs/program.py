@@ -11,6 +11,7 @@ from zlib import crc32
 from penstock.epochs.exchanges import without_unread_values
 from penstock.epochs.shards import shard_of
 from penstock.handlers import ErrorHandlers
+from penstock.lane_servers.accepting import ANY_PORT, Ports
 from penstock.lanes.epoch import Catalogue
 from penstock.operators.table_joins import TableJoinSide
 from penstock.plan import Plan
@@ -47,6 +48,8 @@ class Program:
     """Whether lanes run on several hosts, each with its own directory. Then ids of writes tell stores apart, not a lock."""
     server_key: bytes = field(default=b"", repr=False)
     """What lane servers and their clients know; empty if lanes run on one host."""
+    ports: Ports = ANY_PORT
+    """Where slots, lane servers and the driver listen on a cluster."""
     copies: str = ""
     """Where copies of lanes are kept, as an absolute path or a URI; empty if nowhere."""
     sub_topologies: Mapping[str, str] = field(default_factory=dict)

@@ -1,16 +1,48 @@
-"""Connections that come to a listener as long as it is open, even if accepting one fails, as with too many open files."""
+"""Listeners, and the connections that come to one as long as it is open, even if accepting one fails: too many open files."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
+
+from penstock.errors import PenstockError
 
 _log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.1
+_MOST_WAITING = 256
+
+
+class Ports(NamedTuple):
+    """The ports at which a host of a cluster may listen, for a firewall; any that are free by default."""
+
+    first: int = 0
+    last: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+ANY_PORT = Ports()
+
+
+def listener_at(host: str, ports: Ports) -> socket.socket:
+    """Return a listener at the first of some ports that is free."""
+    for port in range(ports.first, ports.last + 1):
+        try:
+            return socket.create_server((host, port), backlog=_MOST_WAITING)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise PenstockError(
+        f"No port of {ports} (cluster_ports) is free at {host}. A host needs one for each of its slots, and one for its lane "
+        f"server; the driver needs two. Set a wider range."
+    )
 
 
 def notice_lost_peer(connection: socket.socket, silent_s: int, every_s: int) -> None:

@@ -11,15 +11,17 @@ import sys
 from pathlib import Path
 
 from penstock.errors import StateError
+from penstock.lane_servers.accepting import ANY_PORT, Ports
 from penstock.lane_servers.server import Serving, is_alive
 
 _NOTE = "server"
 _MODULE = "penstock.lane_servers.server"
+_CURE = "If cluster_ports is set, one of its ports must be free there."
 _started_here: list[subprocess.Popen[bytes]] = []
 """They outlive this process; Python would warn if nobody knew them."""
 
 
-def ensure_server(root: Path, lanes: Path, engine: str, host: str, key: bytes, incarnation: str) -> int:
+def ensure_server(root: Path, lanes: Path, engine: str, host: str, key: bytes, incarnation: str, ports: Ports = ANY_PORT) -> int:
     """Return the port of the server of this host, which is started if need be. `root` is the application's directory."""
     with (root / f"{_NOTE}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -30,7 +32,7 @@ def ensure_server(root: Path, lanes: Path, engine: str, host: str, key: bytes, i
                 return int(known["port"])  # which another executor of the host may have started
             os.kill(known["pid"], signal.SIGTERM)
         owner = _executor()
-        server = _started(Serving(str(lanes), engine, host, key, owner))
+        server = _started(Serving(str(lanes), engine, host, key, owner, ports))
         note.write_text(json.dumps({"incarnation": incarnation, "until": owner, **server}))
         note.chmod(0o600)
         return server["port"]
@@ -51,7 +53,7 @@ def _started(serving: Serving) -> dict[str, int]:
     port = process.stdout.readline()
     process.stdout.close()
     if not port:
-        raise StateError(f"The lane server of this host has not started (exit code {process.wait()}).")
+        raise StateError(f"The lane server of {serving.host} has not started (exit code {process.wait()}). {_CURE}")
     _started_here[:] = [process, *(before for before in _started_here if before.poll() is None)]
     return {"pid": process.pid, "port": int(port)}
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import PenstockError
-from penstock.lane_servers.accepting import close_listener, connections_to, notice_lost_peer
+from penstock.lane_servers.accepting import ANY_PORT, Ports, close_listener, connections_to, listener_at, notice_lost_peer
 from penstock.lane_servers.channel import Channel
 from penstock.lane_servers.hand_shakes import HandShakes
 from penstock.lane_servers.protocol import decode_request, encode
@@ -45,26 +45,27 @@ class Serving:
     host: str
     key: bytes
     until: int
+    ports: Ports = ANY_PORT
 
     def encode(self) -> bytes:
         """Serialize."""
-        fields = {"lanes": self.lanes, "engine": self.engine, "host": self.host, "until": self.until}
+        fields = {"lanes": self.lanes, "engine": self.engine, "host": self.host, "until": self.until, "ports": self.ports}
         return json.dumps({**fields, "key": base64.b64encode(self.key).decode()}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Serving:
         """Deserialize; the task that starts the server has written it."""
         fields = json.loads(data)
-        return cls(**{**fields, "key": base64.b64decode(fields["key"])})
+        return cls(**{**fields, "key": base64.b64decode(fields["key"]), "ports": Ports(*fields["ports"])})
 
 
 class Server:
     """Accepts connections of those who know a key, until it is closed; each slot keeps one. `visit` is called for each."""
 
-    def __init__(self, host: str, key: bytes, visit: Callable[[], Visit]) -> None:
+    def __init__(self, host: str, key: bytes, visit: Callable[[], Visit], ports: Ports = ANY_PORT) -> None:
         self._key = key
         self._visit = visit
-        self._listener = socket.create_server((host, 0))
+        self._listener = listener_at(host, ports)
         self._hand_shakes = HandShakes()
 
     @property
@@ -109,7 +110,7 @@ class LaneServer(Server):
 
     def __init__(self, serving: Serving) -> None:
         files = LaneFiles(Path(serving.lanes), EngineKind(serving.engine))
-        super().__init__(serving.host, serving.key, lambda: LaneVisit(files, self.close))
+        super().__init__(serving.host, serving.key, lambda: LaneVisit(files, self.close), serving.ports)
 
 
 def main() -> None:

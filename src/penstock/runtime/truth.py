@@ -85,6 +85,7 @@ def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers,
         is_traced=config.tracing,
         columns=config.columns,
         is_spread=config.is_spread,
+        ports=config.ports,
         copies=_copies(config),
         server_key=secrets.token_bytes(KEY_BYTES) if config.is_spread else b"",
     )

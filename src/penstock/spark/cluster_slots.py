@@ -219,7 +219,7 @@ class ClusterSlots:
         """Where tasks register: at the driver's address, which Spark knows."""
         if self._opened is None:
             host = self._spark.open().result().getConf().get("spark.driver.host", LOOPBACK)
-            self._opened = Registration(self._packed, host, self._is_there)
+            self._opened = Registration(self._packed, host, self._is_there, self._program.ports)
         return self._opened
 
     @property

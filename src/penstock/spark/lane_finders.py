@@ -85,6 +85,7 @@ class LanesOnHosts:
     def __init__(self, host: str, program: Program, located: Callable[[], Located], globals_: Callable[[], Engine]) -> None:
         self._host = host
         self._key = program.server_key
+        self._ports = program.ports
         self._visit = partial(DriverVisit, located, globals_)
         self._server: Server | None = None
         self._lock = threading.Lock()
@@ -93,7 +94,7 @@ class LanesOnHosts:
         """See `LaneFinder.opened`."""
         with self._lock:
             if self._server is None:
-                self._server = Server(self._host, self._key, self._visit)
+                self._server = Server(self._host, self._key, self._visit, self._ports)
                 threading.Thread(target=self._server.run, name="penstock-lane-finder", daemon=True).start()
             return partial(lanes_on_hosts, (self._host, self._server.port))
 

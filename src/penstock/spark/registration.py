@@ -21,7 +21,7 @@ from penstock.engines.messages import Kind, receive, send
 from penstock.engines.slots import Slot
 from penstock.engines.watching import Watch
 from penstock.errors import StateError
-from penstock.lane_servers.accepting import close_listener, connections_to
+from penstock.lane_servers.accepting import ANY_PORT, Ports, close_listener, connections_to
 from penstock.lane_servers.hand_shakes import HandShakes
 from penstock.spark.lane_task import Hello, decode_hello
 
@@ -38,14 +38,20 @@ class Registration:
     `is_there` says whether a host answers.
     """
 
-    def __init__(self, packed_program: bytes, host: str | None, is_there: Callable[[str], bool] = lambda host: True) -> None:
+    def __init__(
+        self,
+        packed_program: bytes,
+        host: str | None,
+        is_there: Callable[[str], bool] = lambda host: True,
+        ports: Ports = ANY_PORT,
+    ) -> None:
         self.key: bytes = secrets.token_bytes(_CHALLENGE_BYTES)
         self._program = packed_program
         self._is_there = is_there
         self._is_here = host is None
         self._directory: Path | None = None
         self.address: Address
-        self._listener, self.address = listening(self._where(host))
+        self._listener, self.address = listening(self._where(host), ports)
         self._slots: dict[int, tuple[Slot, Hello]] = {}
         self._watches: dict[str, Watch] = {}
         self._changed = threading.Condition()

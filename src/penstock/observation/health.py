@@ -12,6 +12,10 @@ Indicator = Callable[[], str | None]
 """A user's check: returns None if all is well, otherwise the problem."""
 
 
+RESTORE_S = 300.0
+"""How long a restore may stand still, at least: on a cluster, slots have to come, and they load the program first."""
+
+
 class Problem(NamedTuple):
     """A problem: a short name for machines, and a sentence with the facts for people."""
 
@@ -40,7 +44,7 @@ class Health:
         if self.state() in {"error", "pending_error"}:
             problems.append(Problem("failed", self._failure()))
         still = self.still_for()
-        if still > self.epoch_timeout_s:
+        if still > self.may_be_still_s:
             problems.append(Problem("stalled", f"{self._still()} for {still:.0f} s"))
         return tuple(problems)
 
@@ -65,14 +69,19 @@ class Health:
 
     def still_for(self) -> float:
         """Return the seconds since the current epoch began, or a restore has advanced; 0 if there is neither."""
-        restoring = self.recorder.restores.still_for()
-        if restoring is None or self.recorder.current is None:
-            return restoring or self.recorder.lasted()
-        return min(restoring, self.recorder.lasted())
+        restores = self.recorder.restores
+        if self.recorder.current is not None:  # lanes may have moved in it, which takes as long as it takes
+            return min(self.recorder.lasted(), restores.still_for())
+        return restores.still_for() if restores.is_under_way else 0.0
+
+    @property
+    def may_be_still_s(self) -> float:
+        """How long that may be."""
+        return max(self.epoch_timeout_s, RESTORE_S) if self.recorder.restores.is_under_way else self.epoch_timeout_s
 
     def _still(self) -> str:
         current, left = self.recorder.current, self.recorder.restores.left
-        if current is None or left:
+        if current is None or self.recorder.restores.is_under_way:
             return f"the restore of lanes has not advanced ({len(left)} lanes are left, the first one is {min(left, default=0)})"
         return f"epoch {current.number} has been in phase {current.phase!r}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 
 
 class Restores:
@@ -13,17 +14,19 @@ class Restores:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._changing = threading.Lock()  # each lane reports in a thread of its own
-        self._advanced_at: float | None = None
+        self._advanced_at = -inf
         self._places: Mapping[int, str] = {}
+        self.is_under_way: bool = False
 
     @contextmanager
     def of(self, lanes: int) -> Iterator[None]:
         """Restore so many lanes in the block."""
         self._places, self._advanced_at = dict.fromkeys(range(lanes), "waiting for a slot"), self._clock()
+        self.is_under_way = True
         try:
             yield
         finally:
-            self._places, self._advanced_at = {}, None
+            self.is_under_way, self._places = False, {}
 
     def advanced(self, lane: int, where: str) -> None:
         """Note that a lane has advanced, and where it is now; nowhere if it is done."""
@@ -36,7 +39,6 @@ class Restores:
         """Where each lane is that is not restored yet."""
         return {lane: where for lane, where in sorted(self._places.items()) if where}
 
-    def still_for(self) -> float | None:
-        """Return the seconds in which no lane has advanced; None if no restore is under way."""
-        advanced_at = self._advanced_at
-        return None if advanced_at is None else self._clock() - advanced_at
+    def still_for(self) -> float:
+        """Return the seconds since a lane has advanced, in this restore or the last one; infinite if there was none."""
+        return self._clock() - self._advanced_at

@@ -233,8 +233,8 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
 
         Nothing is closed and no plug-in is called, because a call to Spark or a broker may hang as well.
         """
-        limit = self.config.epoch_timeout_ms / 1000
-        while not self._ended.wait(min(1.0, limit / 10)):
+        while not self._ended.wait(min(1.0, self.health.epoch_timeout_s / 10)):
+            limit = self.health.may_be_still_s
             if self.health.still_for() < limit + _GRACE_S:
                 continue
             if self._failure is None:
@@ -282,10 +282,10 @@ def _close_all(closers: Iterable[Callable[[], None]]) -> None:
 
 def _stalled(recorder: Recorder, limit_s: float) -> str:
     epoch, left = recorder.current, recorder.restores.left
-    if epoch is None or left:
+    if epoch is None or recorder.restores.is_under_way:
         places = [f"lane {lane}: {where}" for lane, where in left.items()]
         return (
-            f"The restore of {len(places)} lanes has not advanced for more than {limit_s:g} s (epoch_timeout): "
+            f"The restore of {len(places)} lanes has not advanced for more than {limit_s:g} s: "
             f"{'; '.join(places[:_NAMED])}. {STUCK} Then start again."
         )
     return (

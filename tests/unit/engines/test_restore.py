@@ -167,7 +167,7 @@ def test_a_restore_that_stands_still_ends_with_an_error_that_says_where(
     assert said in str(error.value)
     assert "Start again" in str(error.value)
     assert caplog.text.count("restoring lanes once more") == 2
-    assert (recorder.restores.still_for(), recorder.restores.left) == (None, {})
+    assert (recorder.restores.is_under_way, recorder.restores.left) == (False, {})
 
 
 @pytest.mark.usefixtures("_impatient")

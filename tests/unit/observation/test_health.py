@@ -50,8 +50,10 @@ class TestLive:
                 observed.clock.now += 59
                 assert observed.health.live() == ()
             restores.advanced(0, "")
-            observed.clock.now += 61
-            why = "the restore of lanes has not advanced (1 lanes are left, the first one is 1) for 61 s"
+            observed.clock.now += 300
+            assert observed.health.live() == ()
+            observed.clock.now += 1
+            why = "the restore of lanes has not advanced (1 lanes are left, the first one is 1) for 301 s"
             assert observed.health.live() == (Problem("stalled", why),)
         assert observed.health.live() == ()
 
@@ -63,7 +65,7 @@ class TestLive:
                 observed.clock.now += 59
                 restores.advanced(0, "reading t-0")
             assert observed.health.live() == ()
-            observed.clock.now += 61
+            observed.clock.now += 301
             assert "the restore of lanes has not advanced" in observed.health.live()[0].why
         assert "epoch 7 has been in phase" in observed.health.live()[0].why
         observed.recorder.epoch_begins(7, "job")

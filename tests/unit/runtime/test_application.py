@@ -16,6 +16,7 @@ from penstock import Topology
 from penstock.config import Config
 from penstock.errors import BrokerError, ConfigError, NotReadyError, PenstockError, StalledError, TopicError
 from penstock.handlers import ErrorHandlers
+from penstock.observation import health as health_module
 from penstock.runtime import application as application_module
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.deliveries import Deliveries
@@ -313,6 +314,7 @@ class TestStalling:
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(application_module, "_GRACE_S", 0.1)
+        monkeypatch.setattr(health_module, "RESTORE_S", 1.0)
 
     def impatiently_started(self) -> RunningApplication:
         config = Config(kafka={"bootstrap.servers": "nowhere:1"}, epoch_timeout_ms=1_000)
@@ -349,7 +351,7 @@ class TestStalling:
             restores.advanced(0, "")
             assert not running.health.live()
             place = r"lane 1: reading app-counts-changelog-3 at offset 7 on host-b\. Check the disk"
-            with pytest.raises(StalledError, match=rf"The restore of 1 lanes has not advanced for more than 1 s .*{place}"):
+            with pytest.raises(StalledError, match=rf"The restore of 1 lanes has not advanced for more than 1 s: .*{place}"):
                 running.wait(PATIENCE_S)
             assert [problem.what for problem in running.health.live()] == ["failed", "stalled"]
 

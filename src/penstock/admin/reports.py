@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -19,6 +20,8 @@ from starlette.routing import Route
 from penstock.admin.answers import Json, known, refuse, whole_number
 from penstock.admin.aside import Aside
 from penstock.admin.health import restore_report
+from penstock.engines.stacks import doing, stacks
+from penstock.epochs.home import Home
 from penstock.observation import EpochReport, OpenEpoch, Worker
 from penstock.observation.metrics import Metrics
 from penstock.observation.recorder import RECENT
@@ -27,6 +30,7 @@ from penstock.spark.memory import JvmMemory
 
 _BARRIERS = 20
 _METRICS_S = 5.0
+_STACKS_S = 10.0
 
 
 def routes(running: RunningApplication) -> list[Route]:
@@ -39,6 +43,7 @@ def routes(running: RunningApplication) -> list[Route]:
         jvm=JvmMemory(),
     )
     exposition = Aside(measured.exposition, "metrics")
+    asked_slots = Aside(lambda: slot_stacks(running), "stacks")
 
     async def metrics(request: Request) -> Response:
         try:
@@ -57,7 +62,11 @@ def routes(running: RunningApplication) -> list[Route]:
         return Json(barriers_report(running, whole_number(request, "last", _BARRIERS, RECENT)))
 
     async def threads(request: Request) -> PlainTextResponse:
-        return PlainTextResponse(thread_stacks())
+        try:
+            told = await asked_slots.answer(_STACKS_S)
+        except TimeoutError:
+            told = "The slots have not been asked: that takes too long.\n"
+        return PlainTextResponse(f"{told}\nthe driver\n\n{thread_stacks()}")
 
     return [
         Route("/metrics", metrics),
@@ -139,6 +148,22 @@ def thread_stacks() -> str:
         for number, frame in sys._current_frames().items()
     ]
     return "\n".join(sorted(stacks))
+
+
+def slot_stacks(running: RunningApplication) -> str:
+    """Return what the code of each slot of this host is doing, and its stacks; and which lanes it had last."""
+    lanes: dict[int, set[int]] = {}
+    for report in running.recorder.recent:
+        for lane in report.lanes:
+            lanes.setdefault(lane.worker, set()).add(lane.lane)
+    home = Home(str(running.config.state_dir.absolute()), running.application_id)
+    return "\n".join(_about_slot(process, sorted(lanes.get(process, ())), told) for process, told in stacks(home.stacks).items())
+
+
+def _about_slot(process: int, lanes: Sequence[int], told: str) -> str:
+    had = f", which had the lanes {', '.join(map(str, lanes))}" if lanes else ""
+    code = [f"  in your code: {place}" for place in doing(told)] or ["  not in your code"]
+    return "\n".join([f"slot {process}{had}", *(code if told else ["  it does not answer"]), "", told])
 
 
 def _open_epoch(current: OpenEpoch | None) -> dict[str, Any] | None:

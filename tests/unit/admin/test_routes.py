@@ -296,6 +296,28 @@ class TestBarriers:
         assert (answer.status, answer.json) == (400, {"error": why})
 
 
+def test_slots_tell_where_they_are_in_user_code(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [
+        '  File "/app/app.py", line 3 in price',
+        f'  File "{Path(reports.__file__).parents[1]}/lanes/lane.py", line 9 in run',
+    ]
+    told = "\n".join(["Thread 0x1 (most recent call first):", *frames, ""])
+    asked: list[Path] = []
+
+    def stacks(directory: Path) -> dict[int, str]:
+        asked.append(directory)
+        return {4711: told, 4712: ""}
+
+    monkeypatch.setattr(reports, "stacks", stacks)
+    commit(application, 1)
+    text = application.get("/debug/threads").body.decode()
+    running = application.running
+    assert asked == [running.config.state_dir.absolute() / running.application_id / "stacks"]
+    assert f'slot 4711, which had the lanes 0\n  in your code: File "/app/app.py", line 3 in price\n\n{told}' in text
+    assert "slot 4712\n  it does not answer\n" in text
+    assert text.index("slot 4712") < text.index("\nthe driver\n")
+
+
 def test_threads_are_shown_without_their_data(application: Application) -> None:
     may_end = threading.Event()
 

@@ -20,8 +20,7 @@ from starlette.routing import Route
 from penstock.admin.answers import Json, known, refuse, whole_number
 from penstock.admin.aside import Aside
 from penstock.admin.health import restore_report
-from penstock.engines.stacks import doing, stacks
-from penstock.epochs.home import Home
+from penstock.engines.stacks import doing, stacks, stacks_directory
 from penstock.observation import EpochReport, OpenEpoch, Worker
 from penstock.observation.metrics import Metrics
 from penstock.observation.recorder import RECENT
@@ -156,8 +155,8 @@ def slot_stacks(running: RunningApplication) -> str:
     for report in running.recorder.recent:
         for lane in report.lanes:
             lanes.setdefault(lane.worker, set()).add(lane.lane)
-    home = Home(str(running.config.state_dir.absolute()), running.application_id)
-    return "\n".join(_about_slot(process, sorted(lanes.get(process, ())), told) for process, told in stacks(home.stacks).items())
+    directory = stacks_directory(str(running.config.state_dir.absolute()), running.application_id)
+    return "\n".join(_about_slot(process, sorted(lanes.get(process, ())), told) for process, told in stacks(directory).items())
 
 
 def _about_slot(process: int, lanes: Sequence[int], told: str) -> str:

@@ -149,8 +149,7 @@ class AsyncVerbs(Generic[K_co, V_co]):
         At most `concurrency` calls run at once in a process, each for at most `timeout`. A failed call is retried up to `retries`
         times, after waits that start at `backoff` and double; then the record goes to the handler of processing errors. Results
         keep the order of the records; `ordered=True` also makes the calls of the same key one after another. No call is pending
-        when an epoch is committed, but an epoch that runs again calls again. `value=` is the type of the result. See
-        `docs/async.md`.
+        when an epoch is committed, but an epoch that runs again calls again (`docs/async.md`). `value=` is the result's type.
 
         Example:
             >>> import asyncio
@@ -612,13 +611,11 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
     ) -> KStream[K_co, Any]:
         """Join with a stream (`within=`), a table, or a global table (`on=`); only matches have a result.
 
-        The result is `joiner(left, right)`, or `joiner(key, left, right)` with `with_key=True`. `within` is the largest
-        difference in event time between two records, one for both directions or `(before, after)`; `grace` is how late they may
-        be. With a versioned table, `grace` delays the stream so that it sees the table's late changes.
-
-        `key` and `value` are the serdes of this stream's records, `other_value` that of the other stream's values, where the join
-        keeps them or sends them to the lane of a new key; by default, those that are known. The result's type is what the joiner
-        is annotated to return; without an annotation, give the verb below `value=`.
+        The result is `joiner(left, right)`, or `joiner(key, left, right)` with `with_key=True`; its type is what the joiner is
+        annotated to return. `within` is the largest difference in event time between two records, one for both directions or
+        `(before, after)`; `grace` is how late they may be. With a versioned table, `grace` delays the stream so that it sees the
+        table's late changes. `key` and `value` are the serdes of this stream's records, `other_value` that of the other stream's
+        values, where the join keeps or sends them.
 
         Example:
             >>> from penstock import StreamsBuilder
@@ -879,8 +876,7 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
         """Return a side output, by name, of the processor that returned this stream.
 
         A processor sends records there with `self.context.side_output(name, record)`, an asynchronous mapper by returning
-        `SideOutput(name, value)`; what it forwards stays on this stream. `key=` and `value=` are the types of the side output
-        (default: keys as on this stream).
+        `SideOutput(name, value)`; what it forwards stays here. `key=` (by default, this stream's) and `value=` are its types.
 
         Example:
             >>> from penstock import Processor, StreamsBuilder
@@ -1065,9 +1061,8 @@ class KTable(Generic[K, V_co]):
     ) -> KTable[K, V3]:
         """Join with another table, by key or (`on=`) by a foreign key.
 
-        The result is `joiner(left, right)`. `on(value)`, or `on(key, value)` with `with_key=True`, returns the other table's key
-        for an entry of this table. `value` is the serde of the result, by default that of the type which the joiner is annotated
-        to return; `store` keeps the result.
+        The result is `joiner(left, right)`, whose serde is `value`, or that of the joiner's annotation; `store` keeps it.
+        `on(value)`, or `on(key, value)` with `with_key=True`, returns the other table's key for an entry of this table.
 
         Example:
             >>> from penstock import StreamsBuilder

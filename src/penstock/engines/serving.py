@@ -22,8 +22,7 @@ from penstock.advance import advancing
 from penstock.engines.exchanging import Exchanging, Listen, SlotSide
 from penstock.engines.messages import Kind, described, located, receive, send, send_rows, unpacked
 from penstock.engines.requests import Report, RestoreLane
-from penstock.engines.stacks import tell_stacks
-from penstock.epochs.home import Home
+from penstock.engines.stacks import stacks_directory, tell_stacks
 from penstock.epochs.program import Program
 from penstock.errors import FAILURES
 from penstock.state.disks import disk_error
@@ -101,7 +100,7 @@ def _answer(driver: socket.socket, packed_program: bytes, slot: SlotSide, totals
         _, content = receive(driver)
     try:
         program = loaded(packed_program)
-        tell_stacks(Home(program.directory, program.application_id).stacks)
+        tell_stacks(stacks_directory(program.directory, program.application_id))
         request: Any = cloudpickle.loads(content)  # the driver's, as above
         if isinstance(request, RestoreLane):
             with _reporting(driver) as report:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from penstock.epochs.home import Home
+
 _SIGNAL = signal.SIGUSR2
 _ANSWER_S = 0.5
 _POLL_S = 0.02
@@ -26,15 +28,36 @@ _PACKAGE = str(Path(__file__).parents[1])
 _STANDARD, _INSTALLED = sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")
 _TOOLS = tuple(f"{_INSTALLED}/{name}/" for name in ("pyarrow", "pyspark"))
 
-_telling: tuple[int, Path, int] = (-1, Path(), -1)
-"""The process that tells, where, and the file that is open for it. A forked process has to begin anew."""
+
+class _Telling:
+    """Where this process tells its stacks; a forked one has to begin anew."""
+
+    def __init__(self) -> None:
+        self._process = self._file = -1
+        self._directory: Path | None = None
+
+    def is_done(self, directory: Path) -> bool:
+        """Whether this process tells them there."""
+        return self._process == os.getpid() and self._directory == directory
+
+    def replace(self, directory: Path, file: int) -> None:
+        """Note the open file, and close the one before."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._process, self._directory, self._file = os.getpid(), directory, file
+
+
+_telling = _Telling()
+
+
+def stacks_directory(directory: str, application_id: str) -> Path:
+    """Return where the slots of an application tell their stacks on this host."""
+    return Home(directory, application_id).root / "stacks"
 
 
 def tell_stacks(directory: Path) -> None:
     """Let this process tell its stacks from now on, in a file of the directory, whose parent has to exist."""
-    global _telling  # noqa: PLW0603 - signals belong to the process, too
-    process, place, before = _telling
-    if (process, place) == (os.getpid(), directory) or not directory.parent.is_dir():
+    if _telling.is_done(directory) or not directory.parent.is_dir():
         return
     with suppress(OSError):  # a full disk ends no epoch
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -42,9 +65,7 @@ def tell_stacks(directory: Path) -> None:
         file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         faulthandler.register(_SIGNAL, file=file, all_threads=True)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # now it may be asked; until this process ends
-        _telling = (os.getpid(), directory, file)
-        if before >= 0:
-            os.close(before)
+        _telling.replace(directory, file)
 
 
 def stacks(directory: Path) -> dict[int, str]:

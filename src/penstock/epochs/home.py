@@ -144,11 +144,6 @@ class Home:
         return self.root / f"lanes-{lanes}" / f"{lane:04}"
 
     @property
-    def stacks(self) -> Path:
-        """The directory in which slots tell what their code is doing."""
-        return self.root / "stacks"
-
-    @property
     def global_directory(self) -> Path:
         """The directory of the global stores, which all lanes read."""
         return self.root / "global"

@@ -57,7 +57,7 @@ class CommittedState:
     ) -> None:
         self.program = program
         shown = {name: spec for name, spec in program.specs.items() if spec.kind not in _INTERNAL}
-        self.specs: dict[str, StoreSpec] = by_query(shown)
+        self.specs: dict[str, StoreSpec] = {known: shown[name] for known, name in by_query(shown).items()}
         self._committed = committed
         self._take_globals = globals_ if program.global_stores else None
         self._clock = clock

@@ -152,13 +152,13 @@ class StoreSpec:
         return max(retention // 24, 300_000)
 
 
-def by_query(specs: Mapping[str, StoreSpec]) -> dict[str, StoreSpec]:
-    """Return stores by the names that queries know: a table without a store of its own name by its topic, too.
+def by_query(specs: Mapping[str, StoreSpec]) -> dict[str, str]:
+    """Return the names of stores by those that queries know: a table without a store of its own name by its topic, too.
 
     Example:
         >>> spec = StoreSpec("customers-STATE-STORE-0000000001", StoreKind.RAW, topic="customers")
-        >>> list(by_query({spec.name: spec}))
-        ['customers', 'customers-STATE-STORE-0000000001']
+        >>> by_query({spec.name: spec})["customers"]
+        'customers-STATE-STORE-0000000001'
     """
-    topics = {spec.topic: spec for spec in specs.values() if spec.topic is not None}
-    return {**topics, **specs}
+    topics = {spec.topic: name for name, spec in specs.items() if spec.topic is not None}
+    return {**topics, **{name: name for name in specs}}

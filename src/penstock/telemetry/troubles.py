@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from penstock.observation import Trouble
 
@@ -24,10 +24,9 @@ class _Keeping(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record."""
-        try:
+        what = f"a message of {record.name} that cannot be formatted"
+        with suppress(Exception):  # a wrong format must not end what logs it
             what = self._redact(record.getMessage())[:_LONGEST]
-        except Exception:  # noqa: BLE001 - a wrong format must not end what logs it
-            what = f"a message of {record.name} that cannot be formatted"
         self._last.appendleft(Trouble(int(record.created * 1000), record.levelname.lower(), what))
 
     def last(self) -> Sequence[Trouble]:

@@ -223,8 +223,7 @@ class TopologyTestDriver(Displayed):
 
     def store(self, name: str) -> Any:
         """A store, to read it or to fill it before a test; a table's by its topic, too, as in queries."""
-        known = by_query(self._topology.stores).get(name)
-        return self._lane.stores.store(name if known is None else known.name)
+        return self._lane.stores.store(by_query(self._topology.stores).get(name, name))
 
     def stores(self) -> Mapping[str, Any]:
         """All stores by name."""

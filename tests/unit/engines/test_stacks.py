@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.engines.forked.slots import ForkedSlots
 from penstock.engines.requests import Load
-from penstock.engines.stacks import doing, stacks
+from penstock.engines.stacks import doing, stacks, stacks_directory
 from penstock.epochs.home import Home
 from tests.unit.engines.programs import nothing, stateless
 from tests.unit.epochs.application import program_of
@@ -76,23 +77,22 @@ def test_slots_tell_their_stacks_once_they_have_the_program(tmp_path: Path) -> N
     program = replace(program_of(stateless()), directory=str(tmp_path))
     home = Home(program.directory, program.application_id)
     home.take_over("one")
+    directory = stacks_directory(program.directory, program.application_id)
     slots = ForkedSlots(program, nothing, 1, lambda line: None)
     slots.start()
     try:
         slot = slots.slot(0)
         slot.ask(Load())
-        found = stacks(home.stacks)
+        found = stacks(directory)
         assert list(found) == [slot.process]
         assert "/engines/messages.py" in found[slot.process]
         assert doing(found[slot.process]) == []
-        assert (home.stacks.stat().st_mode & 0o777, (home.stacks / str(slot.process)).stat().st_mode & 0o777) == (0o700, 0o600)
+        assert (directory.stat().st_mode & 0o777, (directory / str(slot.process)).stat().st_mode & 0o777) == (0o700, 0o600)
     finally:
         slots.close()
 
 
 def test_user_code_is_what_penstock_has_called() -> None:
-    import penstock  # noqa: PLC0415 - its place
-
     ours = Path(penstock.__file__).parent
     threads = [
         ["/usr/lib/x/app.py", f"{ours}/lanes/lane.py", f"{ours}/engines/serving.py"],

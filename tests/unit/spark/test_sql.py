@@ -145,3 +145,6 @@ class TestQueriesThatCannotBeEnded:
     def test_what_a_query_raises_is_raised(self, sql: GuardedSql) -> None:
         with pytest.raises(QueryError, match=r"^It is wrong\.$"):
             self.asked(sql, "wrong")
+
+    tables: Any = SimpleNamespace(specs={}, show=lambda child, text: None)
+    assert GuardedSql(session, tables).run("select 1 as one", 10, 1_000, session.START_S / 2).to_pylist() == [{"one": 1}]

@@ -102,7 +102,6 @@ class GlobalTables:
         every_s: float = 0.1,
         identity: str = "",
         tombstones_ms: int | None = None,
-        watch: Watch | None = None,
     ) -> None:
         self._program = program
         self._partitions = sorted(partitions)
@@ -112,7 +111,8 @@ class GlobalTables:
         self._every_s = every_s
         self._identity = identity
         self._tombstones_ms = tombstones_ms
-        self._watch = watch or Unwatched()
+        self.watch: Watch = Unwatched()
+        """What tells of changes to the topics."""
         self._asked = 0.0
         self._begins_asked: float | None = None
         self._begins: Mapping[Partition, int] = {}
@@ -137,11 +137,11 @@ class GlobalTables:
         if not self._partitions or (not at_once and now - self._asked < self._every_s):
             return
         self._asked = now
-        self._add(self._watch.added())
+        self._add(self.watch.added())
         try:
             self._read_on()
         except (StateError, TopicError):
-            self._watch.look()  # that a topic was created again explains it best
+            self.watch.look()  # that a topic was created again explains it best
             raise
 
     def _read_on(self) -> None:
@@ -231,12 +231,12 @@ class GlobalTables:
             count, size = count + 1, size + len(key or b"") + len(value or b"")
             if count >= CHUNK_RECORDS or size >= CHUNK_BYTES:
                 lane.flush()
-                self._watch.look()
+                self.watch.look()
                 kept.note(positions, kept.as_of)
                 self._keep_rows(lane)
                 count = size = 0
         lane.flush()
-        self._watch.look()  # what was read may be of a topic that was created again, unless it still is the one that it was
+        self.watch.look()  # what was read may be of a topic that was created again, unless it still is the one that it was
         kept.note({place: max(ends[place], position) for place, position in positions.items()}, asked_at)
         self._keep_rows(lane)
         lane.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -234,6 +235,7 @@ class StageRun:
         self._owner = owner
         self._watch = Watch(assigned)
         self._policy = FailurePolicy(program.handlers, program.application_id, epoch.number)
+        self._start = crc32(program.incarnation.encode())
         self._traces = Traces() if program.is_traced else None
         self._blueprint = _blueprint(assigned)
         self._catalogue = epoch.catalogue(program)
@@ -261,7 +263,7 @@ class StageRun:
                 partitions=lambda topic: partitions.get(topic, 1),
                 callers=lambda: callers_of(program),
                 metrics=UserMetrics("" if own == ANY_SHARD else str(own)),
-                start=program.start,
+                start=self._start,
             ),
             self._policy,
             watermark,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
-from zlib import crc32
 
 from penstock.epochs.exchanges import without_unread_values
 from penstock.epochs.shards import shard_of
@@ -64,11 +63,6 @@ class Program:
             specs[store] = replace(specs[store], cached=False)
         groups = {name: group[0] for group in topology.groups() for name in group}
         return cls(application_id, nodes, specs, dict(topology.global_stores), plan, sub_topologies=groups, **rest)
-
-    @cached_property
-    def start(self) -> int:
-        """The number of its start: others have other numbers."""
-        return crc32(self.incarnation.encode())
 
     @cached_property
     def sources(self) -> tuple[str, ...]:

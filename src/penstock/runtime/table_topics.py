@@ -47,8 +47,8 @@ def global_tables(
         reader.read,
         identity=" ".join([topics.cluster_id(), *(sources[name].topic_id for name in sorted(names))]),
         tombstones_ms=min(kept_for, default=None),
-        watch=TableTopics(watch),
     )
+    tables.watch = TableTopics(watch)
     closers += [reader.close, tables.close, watch.stop]
     if names:
         watch.start(f"penstock-{program.application_id}-tables")

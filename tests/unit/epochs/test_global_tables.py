@@ -533,7 +533,8 @@ class Watched:
 
 def test_partitions_that_are_added_are_read_too(program: Program) -> None:
     kafka, watched = Kafka(), Watched()
-    tables = tables_of(program, kafka, every_s=0, watch=watched)
+    tables = tables_of(program, kafka, every_s=0)
+    tables.watch = watched
     kafka.put("a", 1)
     tables.refresh()
     assert set(tables.topics(kafka.read).begins) == {("names", 0), ("names", 1)}
@@ -548,7 +549,8 @@ def test_partitions_that_are_added_are_read_too(program: Program) -> None:
 def test_a_topic_that_is_created_again_does_not_mix_with_the_old_one(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(global_tables, "CHUNK_RECORDS", 2)
     kafka, watched = Kafka(), Watched()
-    tables = tables_of(program, kafka, every_s=0, watch=watched)
+    tables = tables_of(program, kafka, every_s=0)
+    tables.watch = watched
     for number, key in enumerate(("a", "b")):
         kafka.put(key, number)
     tables.refresh()

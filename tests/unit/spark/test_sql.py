@@ -82,8 +82,8 @@ class ColdSession:
 
 def test_the_first_query_does_not_fail_because_spark_starts_what_it_needs() -> None:
     session: Any = ColdSession()
-    guarded = GuardedSql(session, SimpleNamespace(specs={}, show=lambda child, text: None))  # type: ignore[arg-type]
-    assert guarded.run("select 1 as one", 10, 1_000, session.START_S / 2).to_pylist() == [{"one": 1}]
+    tables: Any = SimpleNamespace(specs={}, show=lambda child, text: None)
+    assert GuardedSql(session, tables).run("select 1 as one", 10, 1_000, session.START_S / 2).to_pylist() == [{"one": 1}]
 
 
 class TestQueriesThatCannotBeEnded:
@@ -145,6 +145,3 @@ class TestQueriesThatCannotBeEnded:
     def test_what_a_query_raises_is_raised(self, sql: GuardedSql) -> None:
         with pytest.raises(QueryError, match=r"^It is wrong\.$"):
             self.asked(sql, "wrong")
-
-    tables: Any = SimpleNamespace(specs={}, show=lambda child, text: None)
-    assert GuardedSql(session, tables).run("select 1 as one", 10, 1_000, session.START_S / 2).to_pylist() == [{"one": 1}]

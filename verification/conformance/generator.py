@@ -14,6 +14,7 @@ from random import Random
 from verification.conformance import aggregations, streams, tables, topologies
 from verification.conformance.draft import KEYS, Draft, Handle
 from verification.conformance.inputs import Script
+from verification.conformance.scale import scaled
 from verification.conformance.spec import Advance, Case, Op, Settings, durations
 
 Operator = Callable[[Draft], object]
@@ -85,6 +86,9 @@ SELDOM = (
 )
 """Operators that are rarest by chance, or whose records are often dropped upstream: they are in focus more often."""
 
+SCALED = 0.25
+"""The part of cases with durations so long that their windows cross segments of stores."""
+
 FOCI = (*OPERATORS, *SELDOM, *(f"topology:{name}" for name in TOPOLOGIES), "sink:foreach", "sink:print", "sink:dynamic")
 
 
@@ -104,8 +108,8 @@ def case(seed: int, index: int) -> Case:
         topologies.compose(draft, focus.removeprefix("topology:"))
     else:
         compose(draft, focus)
-    drafted = Case(f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind)
-    return _with_input(drafted, draft)
+    drafted = _with_input(Case(f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind), draft)
+    return scaled(drafted) if Random(f"scaled/{seed}/{index}").random() < SCALED else drafted
 
 
 def compose(draft: Draft, focus: str, operators: Mapping[str, Operator] = OPERATORS) -> None:

@@ -70,6 +70,12 @@ LEFT_OUT = (
         "they depend on the cache's size: stores are read below it, after its last flush",
     ),
     LeftOut(
+        "record caches above sessions, in cases whose durations are long enough for several segments",
+        "a session whose segment is dropped is found and merged for as long as Kafka Streams' cache holds it, which depends on "
+        "the cache's size; Penstock drops it with its segment. And Kafka Streams itself fails (segment interval has changed) if "
+        "the gap of a session reaches more than a segment behind 1970. They are compared without a cache",
+    ),
+    LeftOut(
         "windowed cogroups of several streams with a record cache",
         "each stream has its own time and one can be late for the store they share; what it then finds depends on the cache's "
         "size. They are compared without a cache, and with one if a single stream feeds them",

@@ -9,6 +9,7 @@ import queue
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -97,11 +98,17 @@ class Oracle:
         command = ["java", "-Xmx1g", "-XX:+UseSerialGC", *_memory_disk(), "-cp", f"{CLASSES}:{KAFKA_JARS}/*", "Oracle"]
         self._java = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
         self._answers: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=_read, args=(self._java, self._answers), daemon=True).start()
+        self._reading = threading.Thread(target=_read, args=(self._java, self._answers), daemon=True)
+        self._reading.start()
 
     def _stop(self) -> None:
         self._java.kill()
         self._java.wait()
+        self._reading.join()
+        for pipe in (self._java.stdin, self._java.stdout):
+            with suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
 
     def _send(self, cases: list[Case]) -> None:
         threading.Thread(target=_write, args=(self._java, cases), daemon=True).start()

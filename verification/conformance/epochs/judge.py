@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from penstock.records import Headers
+from penstock.records import NO_TIMESTAMP, Headers
 from penstock.state import LaneState, StoreSpec
 from penstock.topology import SourceNode, Topology
 from verification.conformance.epochs.internals import GlobalTask, Task, first_writers
@@ -60,6 +60,7 @@ class Judge:
         self._first_writer = first_writers(topology)
         self._exchanges = _exchanges(topology)
         self._epoch = 0
+        self._untimed: Counter[tuple[str, str]] = Counter()
         self.outputs: list[Judged] = []
 
     def epoch(self, records: Sequence[Arrived], origins: Mapping[Origin, int], wall_clock: int) -> None:
@@ -70,6 +71,7 @@ class Judge:
         ]
         for shard, rows, stage in ticked:
             self._deliver(shard, rows, NO_CAUSE, stage)
+        self._untimed.update((record.source, "invalid timestamp") for record in records if record.time == NO_TIMESTAMP)
         for record in merged(records, origins):
             task, cause = self._tasks[record.shard], Cause(record.origin, record.offset, 0)
             key, value = record.read
@@ -96,7 +98,7 @@ class Judge:
 
     def dropped(self) -> Counter[tuple[str, str]]:
         """The number of dropped records, by node and reason."""
-        return sum((task.dropped() for task in self._tasks), Counter())
+        return sum((task.dropped() for task in self._tasks), self._untimed.copy())
 
     def close(self) -> None:
         """Close the shards."""

@@ -6,11 +6,12 @@ Built-in operators and user processors use the same port, so a lane runs both in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
+from penstock.hosted import Resident, Scheduled, TimerKind, TimerQueue
 from penstock.records import Record
 
 if TYPE_CHECKING:
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from penstock.handlers import ErrorHandler
     from penstock.metrics import UserMetrics
     from penstock.records import HostCursor, Process, RecordMetadata, ValueAndTimestamp
-    from penstock.state import Register, StoreSpec, TimerFront
+    from penstock.state import Register, StoreSpec
     from penstock.timing import Duration, Instant
 
 KIn = TypeVar("KIn", contravariant=True)
 VIn = TypeVar("VIn", contravariant=True)
 KOut = TypeVar("KOut")
 VOut = TypeVar("VOut")
+
+R = TypeVar("R", bound=Resident)
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -35,13 +38,6 @@ class PunctuationType(Enum):
 
     STREAM_TIME = "stream_time"
     WALL_CLOCK_TIME = "wall_clock_time"
-
-
-class TimerKind(IntEnum):
-    """Which clock a timer fires by."""
-
-    EVENT_TIME = 0
-    PROCESSING_TIME = 1
 
 
 class Timer(NamedTuple):
@@ -63,25 +59,6 @@ class Timer(NamedTuple):
             Record(key='order-7', value='expired', timestamp=1000, headers=())
         """
         return Record(self.key, value, self.time)
-
-
-class TimerQueue(Protocol):
-    """The timers of one node, as the lane sees them."""
-
-    def front(self, kind: TimerKind) -> TimerFront:
-        """The first of a clock's timers, always the same object: none is due before its `earliest`."""
-
-    def earliest(self, kind: TimerKind) -> int | None:
-        """A lower bound of the times of a clock's timers; None if there are none."""
-
-    def first(self, kind: TimerKind, now: int) -> int | None:
-        """The time of the first of a clock's timers that is due; None if none is due."""
-
-    def fire(self, kind: TimerKind, now: int, most: int | None = None) -> None:
-        """Fire a clock's timers that are due, in order, including those that become due meanwhile; `most` limits their number."""
-
-    def release(self) -> bool:
-        """End the round: timers held back in it may fire in the next; return whether there were any."""
 
 
 class View(NamedTuple):
@@ -126,9 +103,21 @@ class HostTime(Protocol):
         """Call `reach(watermark)`, before records, as soon as the application's watermark is at least `due()`."""
 
     def schedule(
-        self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
-    ) -> Callable[[], None]:
-        """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given; return a function that cancels it."""
+        self,
+        interval_ms: int,
+        kind: PunctuationType,
+        punctuate: Callable[[int], None],
+        start_ms: int | None = None,
+        *,
+        is_late: bool = False,
+    ) -> Scheduled:
+        """Call `punctuate(timestamp)` at every interval, anchored at `start_ms` if given.
+
+        One that `is_late` was not scheduled by `init`: the next `init` will not schedule it, so nothing of it is stored.
+        """
+
+    def resume(self, scheduled: Scheduled) -> None:
+        """Go on calling what was scheduled in an earlier lane."""
 
     def add_timers(self, queue: TimerQueue) -> None:
         """Fire the node's timers when they are due, ordered by time among the timers of all nodes of the lane."""
@@ -211,8 +200,12 @@ class Host(Protocol):
     def on_start(self, start: Callable[[], None]) -> None:
         """Call `start` once all nodes are bound, in topological order."""
 
-    def on_close(self, close: Callable[[], None]) -> None:
-        """Call `close` when the lane closes the node."""
+    def resident(self, make: Callable[..., R], setup: Callable[[], Any] | None = None, part: str = "") -> R:
+        """An object of the node that stays while lanes are bound anew: `make` is called only if there is none.
+
+        With `setup`, it is called with the client that `setup` has opened for the node in this process. A node may have several
+        objects, one for each `part`.
+        """
 
 
 class Lineage(Enum):
@@ -356,10 +349,14 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
 
     context: ProcessorContext[KOut, VOut]
 
-    def init(self, context: ProcessorContext[KOut, VOut]) -> None:
-        """Called before the first record of an epoch; override to look up stores and schedule punctuators.
+    transient: ClassVar[Collection[str]] = ()
+    """Attributes that change after `init`, and that may be lost at any time, such as caches. Tests do not compare them."""
 
-        A lane may be bound again for every epoch: what must outlive one belongs in a store, not on `self`.
+    def init(self, context: ProcessorContext[KOut, VOut]) -> None:
+        """Called before the first record; override to look up stores, schedule punctuators and open connections.
+
+        A processor lives as long as its shard stays in its process. Then `close` is called and another processor begins, here or
+        elsewhere: after a crash, a failed epoch or a move. What must outlive that belongs in a store, not on `self`.
         """
         self.context = context
 
@@ -387,8 +384,11 @@ class ValueTransformer(Generic[KIn, VIn, VOut]):
 
     context: ProcessorContext[Any, Any]
 
+    transient: ClassVar[Collection[str]] = ()
+    """See `Processor.transient`."""
+
     def init(self, context: ProcessorContext[Any, Any]) -> None:
-        """Called before the first value of an epoch."""
+        """Called before the first value; the transformer lives as long as its shard stays in its process."""
         self.context = context
 
     def transform(self, key: KIn, value: VIn) -> VOut:

@@ -34,6 +34,7 @@ def run(case: Case) -> Result:
             outputs: dict[str, list[Any]] = {}
             settings = case.settings
             with TopologyTestDriver(topology, wall_clock=settings.wall_clock, caching=settings.caching) as driver:
+                driver.seed = None  # processors live as long as the driver, as in Kafka Streams'
                 for step, one in enumerate(case.steps):
                     _take(case, driver, one)
                     _drain(driver, step, outputs)

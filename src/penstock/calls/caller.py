@@ -9,6 +9,7 @@ import random
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -215,7 +216,7 @@ class _Open:
 
 
 class Callers:
-    """The callers of an application in this process, by node; they outlive its epochs.
+    """The callers of an application in this process, by node, and the clients of its processors; they outlive its epochs.
 
     `fakes` replace functions of the topology, by function.
     """
@@ -226,6 +227,16 @@ class Callers:
         self._thread = thread
         self._fakes = fakes
         self._callers: dict[str, Caller] = {}
+        self._clients: dict[str, Any] = {}
+        self._opened = ExitStack()
+
+    def client(self, node: str, setup: Callable[[], Any]) -> Any:
+        """Return the client of a node's processors; call `setup` if there is none. If it is a context manager, enter it."""
+        if node not in self._clients:
+            open_client: Callable[[], Any] = self._fakes.get(setup, setup)
+            client = open_client()
+            self._clients[node] = self._opened.enter_context(client) if hasattr(type(client), "__enter__") else client
+        return self._clients[node]
 
     def of(self, node: str, call: Call) -> Caller:
         """Return the caller of a node; create it at the first call."""
@@ -238,5 +249,7 @@ class Callers:
 
     def close(self) -> None:
         """Close clients and threads; the next call opens them again."""
-        for caller in self._callers.values():
-            caller.close()
+        self._clients.clear()
+        with self._opened:
+            for caller in self._callers.values():
+                caller.close()

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import count, zip_longest
 from typing import Any, NamedTuple
@@ -24,16 +25,17 @@ from penstock.engines.exchanging import Ending, Exchanging, Listen, Sending, dec
 from penstock.engines.messages import unpacked
 from penstock.engines.port import STUCK, Batches, LateError, OnProgress, SlotLostError, TaskFailedError
 from penstock.engines.reading import Reading
-from penstock.engines.requests import RestoreLane, RowsRequest, RunStep
+from penstock.engines.requests import Leave, RestoreLane, RowsRequest, RunStep
 from penstock.engines.slots import Slot
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import INPUT, ROUTED_INPUT
 from penstock.epochs.parts import by_lane, collected
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Epoch, Program, keeps_processors
 from penstock.epochs.restore import Restored
 from penstock.epochs.routes import on_shards
 from penstock.epochs.walk import Act, walk_of
 from penstock.epochs.wire import OUT, out
+from penstock.errors import PenstockError
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +45,10 @@ _walks = count()
 
 _SILENT_S = 60.0
 """How long the restore of a lane may stand still, at least: a slot loads the program first."""
+
+
+_LEAVE_S = 5.0
+"""How long user code may take to close what it has open, when the application ends."""
 
 
 class Errand(NamedTuple):
@@ -68,6 +74,7 @@ class Carrier:
         self._patience_s = patience_s
         self._listen = listen
         self._inboxes: WeakKeyDictionary[Slot, Address] = WeakKeyDictionary()
+        self._asked: dict[int, Slot] = {}
         self._threads = ThreadPoolExecutor(program.lanes, "penstock-slot")
 
     def run(self, errands: Sequence[Errand]) -> list[list[pa.RecordBatch]]:
@@ -81,7 +88,8 @@ class Carrier:
 
     def _run(self, errands: Sequence[Errand], slot: Callable[[int], Slot], deadline: float) -> list[list[pa.RecordBatch]]:
         def done(errand: Errand) -> list[pa.RecordBatch]:
-            return unpacked(slot(errand.position).ask(errand.request, errand.batches, deadline))
+            asked = self._asked[errand.position] = slot(errand.position)
+            return unpacked(asked.ask(errand.request, errand.batches, deadline))
 
         return self._all(done, errands)
 
@@ -195,7 +203,16 @@ class Carrier:
         return ending.finish(lambda request: collected(carried(len(walk), lambda task: request, None), OUT))
 
     def close(self) -> None:
-        """End the threads; those that wait for an answer end with their slots."""
+        """Let slots close what user code has open there, and end the threads.
+
+        Threads that wait for an answer end with their slots.
+        """
+        if keeps_processors(self._program):
+            deadline = time.monotonic() + _LEAVE_S
+            for slot in self._asked.values():
+                with suppress(PenstockError):
+                    if slot.is_idle:
+                        slot.ask(Leave(), deadline=deadline)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _inbox(self, slot: Slot, deadline: float) -> Address:

@@ -18,7 +18,7 @@ from penstock.engines.slots import Slot, Slots
 from penstock.epochs.home import Home
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.parts import collected
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Epoch, Program, keeps_processors
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import OUT, in_order_of_causes
@@ -29,6 +29,7 @@ class OneHost:
 
     def __init__(self, program: Program, slots: Slots, patience_s: float, name: str, kind: str) -> None:
         self._program = program
+        self._keeps_processors = keeps_processors(program)
         self._slots = slots
         self._inboxes: Path | None = None
         self._carrier = Carrier(program, slots.slot, patience_s, self._listen)
@@ -53,7 +54,7 @@ class OneHost:
     def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
         """See `Engine.run`."""
         self._slots.turn(epoch.number)
-        if is_small or not records:
+        if (is_small or not records) and (self._slots.size == 1 or not self._keeps_processors):
             return collected(self._carrier.run([Errand(0, RunEpoch(epoch), records)]), OUT)
         return in_order_of_causes(self._carrier.take_steps(epoch, records, self._positions, range(self._slots.size)))
 

@@ -94,7 +94,10 @@ class Engine(Protocol):
         """
 
     def run(self, epoch: Epoch, records: Batches, *, is_small: bool) -> pa.Table:
-        """Run an epoch with these records, if any; return its rows. If it `is_small`, one slot may run it on its own."""
+        """Run an epoch with these records, if any; return its rows. If it `is_small`, one slot may run it on its own.
+
+        Not if the user's processors stay with the lanes: then every epoch runs where they are.
+        """
 
     def read(self, epoch: Epoch, reading: Reading) -> pa.Table:
         """Run an epoch whose records slots read for themselves, because there are many; return its rows."""

@@ -15,12 +15,14 @@ import pyarrow as pa
 from structlog.contextvars import bound_contextvars
 
 from penstock.epochs.assignment import Assignment
+from penstock.epochs.callers import close_callers
 from penstock.epochs.home import server_of
 from penstock.epochs.hops import roll_back_lane
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import ReadChangelog, restore_lane
 from penstock.epochs.standing import Committed
+from penstock.epochs.stays import end_stays
 from penstock.epochs.tasks import run_step, run_whole
 from penstock.epochs.walk import Step
 from penstock.lane_servers.client import Address
@@ -115,6 +117,19 @@ class EndProcess:
         with suppress(OSError):
             if _DAEMON in Path(f"/proc/{self.process}/cmdline").read_bytes():
                 os.kill(self.process, signal.SIGKILL)
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Close what user code has open in this process: processors, and clients of `setup=`. The application ends."""
+
+    reads_topics: ClassVar[bool] = False
+
+    def run(self, program: Program, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Close all of it; there are no rows."""
+        end_stays(program)
+        close_callers(program)
         return iter(())
 
 

@@ -24,6 +24,7 @@ from penstock.engines.messages import Kind, described, located, receive, send, s
 from penstock.engines.requests import Report, RestoreLane
 from penstock.engines.stacks import stacks_directory, tell_stacks
 from penstock.epochs.program import Program
+from penstock.epochs.stays import end_stays
 from penstock.errors import FAILURES
 from penstock.state.disks import disk_error
 
@@ -83,6 +84,7 @@ def loaded(packed_program: bytes) -> Program:
     """Return the program, unpickled and prepared once per process: it comes from our own driver."""
     if packed_program not in _programs:
         _programs.clear()
+        end_stays()
         found: tuple[Program, Callable[[], None]] = cloudpickle.loads(packed_program)
         program, prepare = found
         if program.is_spread:

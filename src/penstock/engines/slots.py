@@ -72,6 +72,11 @@ class Slot:
             raise raised(content)
         return content
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it can be asked now."""
+        return not self.is_lost and not self._lock.locked()
+
     def close(self) -> None:
         """Close the connection, which ends the slot, if it is not busy, and a wait for its answer."""
         self.is_lost = True

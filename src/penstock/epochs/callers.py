@@ -19,5 +19,11 @@ def callers_of(program: Program) -> Callers:
     return found
 
 
+def close_callers(program: Program) -> None:
+    """Close the callers of a program in this process; the next epoch opens them again."""
+    if id(program) in _callers:
+        _callers[id(program)].close()
+
+
 def _close(number: int) -> None:
     _callers.pop(number).close()

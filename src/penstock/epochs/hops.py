@@ -6,6 +6,7 @@ They run in slots, one hop per request, or one after the other in a single proce
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 from zlib import crc32
 
@@ -24,6 +25,7 @@ from penstock.epochs.output import ANY_SHARD, NO_RECORDS, RECORDS_BY_SHARD, Outp
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shard_of, shards_of
+from penstock.epochs.stays import Stay, staying
 from penstock.epochs.wire import (
     Control,
     Kind,
@@ -40,7 +42,7 @@ from penstock.lanes.gathering import are_many
 from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.lanes.stores import OwnShard
 from penstock.lanes.traces import Traces
-from penstock.metrics import UserMetrics, combined
+from penstock.metrics import combined
 from penstock.state import LaneState, Mark, ShardState, StateOfStores, memory_engine
 
 INPUT = pa.schema(
@@ -161,7 +163,14 @@ def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew
     state = stores.lane(assigned.lane)
     require_the_same(state, assigned)
     bring_to(state, epoch, stage, is_anew)
-    run = StageRun(assigned, stores.globals, stores.owner_before)
+    with staying(assigned, state, stores.globals) as stay:
+        return _run_staying(stores, assigned, records, state, stay)
+
+
+def _run_staying(stores: OpenStores, assigned: Assignment, records: pa.Table, state: LaneState, stay: Stay) -> list[pa.Table]:
+    """Run a stage with the user's processors that stay in the lane."""
+    epoch, stage = assigned.epoch, assigned.stage
+    run = StageRun(assigned, stores.globals, stores.owner_before, stay)
     before = None if epoch.watermark is None else epoch.watermark_before
     run.arrive(records)
     waits = assigned.program.may_wait(stage)
@@ -198,22 +207,24 @@ def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, i
     if assigned.lane != 0 or (not records.num_rows and any(program.needs_lanes(earlier) for earlier in range(stage))):
         return []
     states = [stores.lane(number) for number in range(program.lanes)]
-    for number, state in enumerate(states):
-        require_the_same(state, assigned.at(stage, number))
-        bring_to(state, epoch, stage, is_anew)
-    run = StageRun(assigned, stores.globals)
-    run.arrive(records, in_shards=False)
-    run.feed(run.bind(AllLanes(assigned, states), epoch.watermark), ANY_SHARD, None)
-    run.flush()
-    faults.point("serial.before_write")
-    written: list[pa.Table] = []
-    for number, state in enumerate(states):
-        if state.is_written or state.epoch != epoch.number:
-            written += write_lane(assigned.at(stage, number), state)
-        if number < program.lanes - 1:
-            faults.point("serial.between_lanes")
-    stores.forget_views()
-    return [*run.end(), *written]
+    with ExitStack() as stays:
+        for number, state in enumerate(states):
+            require_the_same(state, assigned.at(stage, number))
+            bring_to(state, epoch, stage, is_anew)
+            stays.enter_context(staying(assigned.at(stage, number), state))
+        run = StageRun(assigned, stores.globals)
+        run.arrive(records, in_shards=False)
+        run.feed(run.bind(AllLanes(assigned, states), epoch.watermark), ANY_SHARD, None)
+        run.flush()
+        faults.point("serial.before_write")
+        written: list[pa.Table] = []
+        for number, state in enumerate(states):
+            if state.is_written or state.epoch != epoch.number:
+                written += write_lane(assigned.at(stage, number), state)
+            if number < program.lanes - 1:
+                faults.point("serial.between_lanes")
+        stores.forget_views()
+        return [*run.end(), *written]
 
 
 def write_lane(assigned: Assignment, state: LaneState) -> list[pa.Table]:
@@ -226,13 +237,19 @@ def write_lane(assigned: Assignment, state: LaneState) -> list[pa.Table]:
 
 
 class StageRun:
-    """A stage of an epoch on one lane, or on none: its nodes, bound once per shard, and what they send."""
+    """A stage of an epoch on one lane, or on none: its nodes, bound once per shard, and what they send.
 
-    def __init__(self, assigned: Assignment, globals_: LaneState | None, owner: Owner | None = None) -> None:
+    With a `stay`, the user's processors may have been in earlier epochs, and go on to later ones.
+    """
+
+    def __init__(
+        self, assigned: Assignment, globals_: LaneState | None, owner: Owner | None = None, stay: Stay | None = None
+    ) -> None:
         program, epoch = assigned.program, assigned.epoch
         self._assigned = assigned
         self._globals = globals_
         self._owner = owner
+        self._stay = stay
         self._watch = Watch(assigned)
         self._policy = FailurePolicy(program.handlers, program.application_id, epoch.number)
         self._start = crc32(program.incarnation.encode())
@@ -262,13 +279,13 @@ class StageRun:
                 wall_clock=lambda: epoch.wall_clock,
                 partitions=lambda topic: partitions.get(topic, 1),
                 callers=lambda: callers_of(program),
-                metrics=UserMetrics("" if own == ANY_SHARD else str(own)),
                 start=self._start,
             ),
             self._policy,
             watermark,
             self._watch.samples,
             self._traces,
+            None if self._stay is None else self._stay.residents(own),
         )
 
     def arrive(self, records: pa.Table, in_shards: bool = True) -> None:
@@ -331,7 +348,8 @@ class StageRun:
         for bound in self.bound.values():
             for what, count in bound.outbox.dropped.items():
                 dropped[what] = dropped.get(what, 0) + count
-            bound.close()
+            if self._stay is None:
+                bound.close()
         report: LaneReport = self._watch.report(self._output.records, state)
         control = Control(
             {},
@@ -341,6 +359,8 @@ class StageRun:
             wants_commit=any(bound.outbox.commit_requested for bound in self.bound.values()),
             metrics=combined(bound.metrics for bound in self.bound.values()),
         )
+        for bound in self.bound.values():
+            bound.metrics.start_again()
         about = rows_about(self._assigned.shards.start, report, None if control == Control() else control)
         return [*self._output.tables(), about]
 

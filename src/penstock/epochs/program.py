@@ -200,6 +200,12 @@ class Program:
         return any(node.operator.runs_user_objects for node in nodes)
 
 
+def keeps_processors(program: Program) -> bool:
+    """Whether a user's processor stays with its shard from epoch to epoch; one of an atomic section does not."""
+    operators = [node.operator for node in program.nodes.values() if isinstance(node, ProcessorNode)]
+    return any(operator.runs_user_objects and not operator.runs_serially for operator in operators)
+
+
 def has_lanes(program: Program) -> bool:
     """Whether anything is stored: by a stage, or in a changelog."""
     return bool(program.logged_stores) or any(program.needs_lanes(stage) for stage in range(len(program.plan.stages)))

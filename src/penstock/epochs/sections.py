@@ -17,6 +17,7 @@ from penstock.epochs.opened import OpenStores, open_stores, require_the_same
 from penstock.epochs.output import ANY_SHARD, rows_of_changes
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.serial import AllLanes
+from penstock.epochs.stays import staying
 from penstock.epochs.wire import Kind, in_order_of_stages, rows_about
 from penstock.state import LaneState, StoreChanges, last_registers, pending_changes
 from penstock.topology.bindings import changelog_topic
@@ -50,10 +51,11 @@ def apply_section(assigned: Assignment, table: pa.Table) -> pa.Table:
         state = stores.lane(assigned.lane)
         require_the_same(state, assigned)
         bring_to(state, epoch, stage)
-        for change in _changes_in(program, changes):
-            _apply(program, state, change)
-        faults.point("serial.before_write")
-        written = write_lane(assigned, state) if state.is_written or state.epoch != epoch.number else []
+        with staying(assigned, state):
+            for change in _changes_in(program, changes):
+                _apply(program, state, change)
+            faults.point("serial.before_write")
+            written = write_lane(assigned, state) if state.is_written or state.epoch != epoch.number else []
         about = rows_about(assigned.shards.start, watch.report(0, state), None)
     return pa.concat_tables([passing, *written, about])
 

@@ -1,57 +1,65 @@
-"""The circuit of a lane: nodes bound once to stores and to each other, and what to call when the lane starts and closes."""
+"""The circuit of a lane: nodes bound once to stores and to each other, and what to call when the lane starts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.calls import Call, Callers, Request
-from penstock.errors import FAILURES, TopologyError, failure_of
+from penstock.errors import ProcessingError, TopologyError
+from penstock.hosted import Resident
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.calls import PendingCalls
 from penstock.lanes.cursor import Cursor
 from penstock.lanes.failures import Failures
+from penstock.lanes.residents import Residents
 from penstock.lanes.stores import Stores
 from penstock.metrics import UserMetrics
 from penstock.processor import Host, TableOperator, View
 from penstock.records import Process
 from penstock.topology.nodes import Node, ProcessorNode
 
+R = TypeVar("R", bound=Resident)
+
 
 class Circuit:
-    """The nodes of a blueprint, bound to a shard's stores.
+    """The nodes of a blueprint, bound to a shard's stores, with the user's objects in them.
 
-    `callers` returns the callers of other systems; it is called only if a node makes calls. `metrics` are those of user code.
+    `callers` returns the callers of other systems; it is called only if a node needs one.
     """
 
     __slots__ = (
         "_callers",
-        "_closers",
         "_starters",
         "_views",
         "blueprint",
         "bound",
-        "failures",
         "hosts",
-        "metrics",
         "pending_calls",
+        "residents",
         "stores",
     )
 
-    def __init__(
-        self, blueprint: Blueprint, stores: Stores, failures: Failures, callers: Callable[[], Callers], metrics: UserMetrics
-    ) -> None:
+    def __init__(self, blueprint: Blueprint, stores: Stores, residents: Residents, callers: Callable[[], Callers]) -> None:
         self.blueprint: Blueprint = blueprint
         self.stores: Stores = stores
-        self.failures: Failures = failures
-        self.metrics: UserMetrics = metrics
+        self.residents: Residents = residents
         self.hosts: dict[str, Host] = {}
         self.bound: dict[str, Process] = {}  # children before parents
         self.pending_calls: list[PendingCalls] = []  # the last node first
         self._callers = callers
         self._views: dict[str, View] = {}
         self._starters: list[Callable[[], None]] = []
-        self._closers: list[Callable[[], None]] = []
+
+    @property
+    def failures(self) -> Failures:
+        """How failures of records are handled."""
+        return self.residents.failures
+
+    @property
+    def metrics(self) -> UserMetrics:
+        """The metrics of user code."""
+        return self.residents.metrics
 
     def view(self, table: str, host_of: Callable[[Node], Host]) -> View:
         """Return how to read the table that a node produces; `host_of` makes the host of a node that is bound elsewhere."""
@@ -70,6 +78,19 @@ class Circuit:
         self.pending_calls.append(calls)
         return calls
 
+    def resident(self, node: Node, make: Callable[..., R], setup: Callable[[], Any] | None, part: str) -> R:
+        """Return a user's object of a node; make it if there is none, with the node's client in this process."""
+        if setup is None:
+            return self.residents.of(node, part, make)
+        try:
+            client = self._callers().client(node.name, setup)
+        except FAILURES as error:
+            name = getattr(setup, "__qualname__", repr(setup))
+            raise ProcessingError(
+                f"{node.name}: setup={name} failed: {type(error).__name__}: {text_of(error)}\n  the node was declared at {node.line}"
+            ) from error
+        return self.residents.of(node, part, lambda: make(client))
+
     @property
     def is_holding_back(self) -> bool:
         """Whether there are pending calls, or changes of tables that are not emitted yet."""
@@ -79,22 +100,8 @@ class Circuit:
         """Call `start` once all nodes are bound, parents before children."""
         self._starters.append(start)
 
-    def on_close(self, close: Callable[[], None]) -> None:
-        """Call `close` when the lane is closed."""
-        self._closers.append(close)
-
     def start(self) -> None:
-        """Start user processors, parents first."""
-        for start in reversed(self._starters):
+        """Start user processors that have not begun, parents first, and go on with the others."""
+        starters, self._starters = self._starters, []
+        for start in reversed(starters):
             start()
-
-    def close(self) -> None:
-        """Close all user processors, parents first, then raise the first failure."""
-        failures: list[Exception] = []
-        for close in reversed(self._closers):
-            try:
-                close()
-            except FAILURES as error:
-                failures.append(failure_of(error))
-        if failures:
-            raise failures[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from penstock.hosted import TimerKind
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.cursor import Cursor
 from penstock.lanes.position import NOWHERE
@@ -12,7 +13,7 @@ from penstock.lanes.stores import Stores
 from penstock.lanes.stream_time import StreamTime
 from penstock.lanes.timers import LaneTimers
 from penstock.lanes.watermark import LaneWatermark, WatermarkClock
-from penstock.processor import Clock, TimerKind
+from penstock.processor import Clock
 from penstock.records import NO_TIMESTAMP
 from penstock.state import Register
 from penstock.timing import MAX_MS

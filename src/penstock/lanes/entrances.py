@@ -59,6 +59,7 @@ class Entrances:
         for name in circuit.bound:  # children before parents
             if name in way:
                 bound[name] = self._bind(name, goal, bound)
+        circuit.start()
         return bound[intake.node.name]
 
     def _bind(self, name: str, goal: str, bound: dict[str, Process]) -> Process:
@@ -75,6 +76,7 @@ class Entrances:
         if not isinstance(node, ProcessorNode):
             return forward
         host = self._host_of(node)
+        host.way = f"to {goal} "
         host.children = below
         host.side_outputs = {output: below[child] for output, child in outputs.items()}
         return circuit.failures.retrying(node).bind(host, forward)

@@ -55,11 +55,16 @@ class FailurePolicy:
 
 
 class Failures:
-    """Applies the error handlers of an application in one lane."""
+    """Applies the error handlers of an application in one lane, which it has to be bound to."""
 
     __slots__ = ("_clocks", "_outbox", "_policy")
 
-    def __init__(self, policy: FailurePolicy, clocks: Clocks, outbox: Outbox) -> None:
+    _policy: FailurePolicy
+    _clocks: Clocks
+    _outbox: Outbox
+
+    def bind(self, policy: FailurePolicy, clocks: Clocks, outbox: Outbox) -> None:
+        """Handle the failures of this lane from now on; user objects that stay have been bound to an earlier one."""
         self._policy = policy
         self._clocks = clocks
         self._outbox = outbox

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.calls import Call, Request
 from penstock.errors import ATTRIBUTED, FAILURES, ProcessingError, Raised, TopologyError, text_of
 from penstock.handlers import ErrorHandler
+from penstock.hosted import Resident
 from penstock.lanes.circuit import Circuit
 from penstock.lanes.clocks import Clocks
 from penstock.lanes.cursor import Cursor
@@ -20,6 +21,8 @@ from penstock.processor import View, Wrap
 from penstock.records import Process
 from penstock.state import Register, StoreSpec
 from penstock.topology.nodes import Node, ProcessorNode
+
+R = TypeVar("R", bound=Resident)
 
 
 class NodeHost:
@@ -38,10 +41,13 @@ class NodeHost:
         "shared_writes",
         "side_outputs",
         "time",
+        "way",
     )
 
     def __init__(self, node: Node, circuit: Circuit, clocks: Clocks, outbox: Outbox) -> None:
         self._node = node
+        self.way: str = ""
+        """What the node is bound for a second time, if it is: then it has objects of its own."""
         self._circuit = circuit
         self._clocks = clocks
         self._outbox = outbox
@@ -163,9 +169,9 @@ class NodeHost:
 
         self._circuit.on_start(attributed)
 
-    def on_close(self, close: Callable[[], None]) -> None:
-        """Call `close` when the lane closes."""
-        self._circuit.on_close(close)
+    def resident(self, make: Callable[..., R], setup: Callable[[], Any] | None = None, part: str = "") -> R:
+        """Return an object of the node that stays while lanes are bound anew."""
+        return self._circuit.resident(self._node, make, setup, f"{self.way}{part}")
 
     # ---- reports --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ bulk, and produces rows. The test driver and Spark tasks run the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from penstock.calls import Callers
 from penstock.lanes.binder import Binder
@@ -20,6 +20,7 @@ from penstock.lanes.entrances import Entrances
 from penstock.lanes.failures import FailurePolicy, Failures
 from penstock.lanes.host import NodeHost
 from penstock.lanes.outbox import Outbox
+from penstock.lanes.residents import Residents
 from penstock.lanes.samples import Samples
 from penstock.lanes.sources import Intake
 from penstock.lanes.stores import OwnShard, Stores
@@ -38,14 +39,12 @@ class Surroundings:
     """What a lane uses of its host.
 
     `wall_clock` is the host's clock in milliseconds; `partitions` returns the number of partitions of a topic, for partitioners;
-    `callers` returns the callers of other systems; `metrics` takes the metrics of user code; `start` is a number of the
-    application's start.
+    `callers` returns the callers of other systems; `start` is a number of the application's start.
     """
 
     wall_clock: Callable[[], int]
     partitions: Callable[[str], int] = _one_partition
     callers: Callable[[], Callers] = Callers
-    metrics: UserMetrics = field(default_factory=UserMetrics)
     start: int = 0
 
 
@@ -54,10 +53,11 @@ class Lane:
 
     Its nodes form a `circuit` over the shard's stores; `clocks` are their time; the `outbox` collects what they send; `cursor` is
     the current record. `watermark` is the application's as of the last barrier, None if it has none. `samples` has what nodes do
-    in a sampled epoch; `is_traced` says that it is recorded which records lead to which results.
+    in a sampled epoch; `is_traced` says that it is recorded which records lead to which results. `residents` are the user's
+    objects, which may have been in earlier lanes.
     """
 
-    __slots__ = ("circuit", "clocks", "cursor", "entrances", "intakes", "is_traced", "outbox", "samples")
+    __slots__ = ("circuit", "clocks", "cursor", "entrances", "intakes", "is_traced", "outbox", "residents", "samples")
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class Lane:
         watermark: int | None = None,
         samples: Samples | None = None,
         traces: Traces | None = None,
+        residents: Residents | None = None,
     ) -> None:
         self.samples: Samples | None = samples
         self.is_traced: bool = traces is not None
@@ -75,8 +76,9 @@ class Lane:
         self.outbox: Outbox = Outbox(self.cursor)
         stores = Stores(blueprint, shard)
         self.clocks: Clocks = Clocks(blueprint, stores, self.cursor, surroundings.wall_clock, watermark, surroundings.start)
-        failures = Failures(policy or FailurePolicy(), self.clocks, self.outbox)
-        self.circuit: Circuit = Circuit(blueprint, stores, failures, surroundings.callers, surroundings.metrics)
+        self.residents: Residents = Residents() if residents is None else residents
+        self.residents.failures.bind(policy or FailurePolicy(), self.clocks, self.outbox)
+        self.circuit: Circuit = Circuit(blueprint, stores, self.residents, surroundings.callers)
         self.entrances: Entrances = Entrances(self.circuit, self._host_of)
         binder = Binder(self._host_of, self.outbox, surroundings.partitions, samples, traces)
         self.intakes: dict[str, Intake] = binder.bind(self.circuit)
@@ -113,8 +115,9 @@ class Lane:
         flush([self])
 
     def close(self) -> None:
-        """Close user processors."""
-        self.circuit.close()
+        """Close user processors; raises the first failure when all are closed."""
+        for failure in self.residents.close():
+            raise failure
 
 
 def flush(lanes: Sequence[Lane]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.errors import ATTRIBUTED, FAILURES
+from penstock.hosted import Scheduled, TimerKind, TimerQueue
 from penstock.lanes.circuit import Circuit
 from penstock.lanes.clocks import Clocks
-from penstock.lanes.punctuation import NEVER, Schedule
+from penstock.lanes.punctuation import NEVER, Punctuators, Schedule
 from penstock.lanes.timers import LaneTimers
-from penstock.processor import Clock, PunctuationType, TimerKind, TimerQueue
+from penstock.processor import Clock, PunctuationType
 from penstock.records import NO_TIMESTAMP
+from penstock.state import Register
 from penstock.topology.nodes import Node
 
 
@@ -64,9 +66,15 @@ class NodeTime:
         self.wait_for_watermark(lambda: _or_never(queue.earliest(TimerKind.EVENT_TIME)), fire)
 
     def schedule(
-        self, interval_ms: int, kind: PunctuationType, punctuate: Callable[[int], None], start_ms: int | None = None
-    ) -> Callable[[], None]:
-        """Call `punctuate` at every interval, anchored at `start_ms` if given."""
+        self,
+        interval_ms: int,
+        kind: PunctuationType,
+        punctuate: Callable[[int], None],
+        start_ms: int | None = None,
+        *,
+        is_late: bool = False,
+    ) -> Schedule:
+        """Call `punctuate` at every interval, anchored at `start_ms` if given; see `HostTime.schedule`."""
         name = self._node.name
         if interval_ms < 1:
             raise ValueError(f"{name}: the interval of a punctuator must be at least 1 ms, got {interval_ms} ms.")
@@ -79,20 +87,38 @@ class NodeTime:
         else:
             due = 0 if by_stream_time else now + interval_ms
 
-        self._schedules += 1
-        register = self._circuit.stores.register
-        next_due = register(f"{name}/punctuator {self._schedules}", due)
-        if next_due.value < NO_TIMESTAMP and next_due.value != clocks.cancelled_as:
-            next_due.value = due  # an earlier start has cancelled it
+        next_due, place = (Register(due), Register(0)) if is_late else self._registers(due)
         is_new = next_due.value == due
-        place = register(f"{name}/punctuator {self._schedules}/place", 0)
-        schedule = Schedule(
-            next_due, place, interval_ms, lambda time: self._between_records(punctuate, time), clocks.cancelled_as
-        )
+        schedule = Schedule(next_due, place, interval_ms, by_stream_time, punctuate, clocks.cancelled_as, is_late=is_late)
         if is_new and start_ms is not None and start_ms < now != NO_TIMESTAMP:
             schedule.advance(now)
-        (stream_time.punctuators if by_stream_time else clocks.wall_clock_punctuators).add(schedule)
-        return schedule.cancel
+        self._add(schedule)
+        if is_late:
+            self._punctuators_of(schedule).note_places()
+        return schedule
+
+    def resume(self, scheduled: Scheduled) -> None:
+        """Go on calling what was scheduled in an earlier lane."""
+        assert isinstance(scheduled, Schedule)
+        self._add(scheduled)
+
+    def _registers(self, due: int) -> tuple[Register, Register]:
+        """Return the registers of what `init` schedules next: when it is due, and its place."""
+        self._schedules += 1
+        name, register = f"{self._node.name}/punctuator {self._schedules}", self._circuit.stores.register
+        next_due = register(name, due)
+        if next_due.value < NO_TIMESTAMP and next_due.value != self._clocks.cancelled_as:
+            next_due.value = due  # an earlier start has cancelled it
+        return next_due, register(f"{name}/place", 0)
+
+    def _add(self, schedule: Schedule) -> None:
+        callback = schedule.callback
+        schedule.punctuate = lambda time: self._between_records(callback, time)
+        self._punctuators_of(schedule).add(schedule)
+
+    def _punctuators_of(self, schedule: Schedule) -> Punctuators:
+        clocks = self._clocks
+        return clocks.stream_time_of(self._node.name).punctuators if schedule.by_stream_time else clocks.wall_clock_punctuators
 
     def _between_records(self, callback: Callable[[int], None], time: int) -> None:
         """Call a callback between records; its failure is the node's."""

@@ -13,15 +13,36 @@ NEVER = 2**63 - 1
 class Schedule:
     """One punctuator, which continues where the last epoch ended.
 
-    The shard's state has the time when it is due next and its place among others: which of two punctuators with the same time is
-    called first depends on earlier calls, and must not depend on where epochs end. What it has for a cancelled one says which
-    start has cancelled it: the next start schedules it anew, as Kafka Streams does.
+    Registers have the time when it is due next and its place among others: which of two punctuators with the same time is called
+    first depends on earlier calls, and must not depend on where epochs end. The next processor finds those of the shard's state;
+    what a processor has scheduled after `init` ends with it. What a register has for a cancelled one, `cancelled_as`, says which
+    start has cancelled it: the next start schedules it anew, as Kafka Streams does. `callback` is the user's, and `punctuate` calls
+    it in the current lane.
     """
 
-    __slots__ = ("_cancelled_as", "_register", "cancelled", "due", "interval_ms", "place", "punctuate")
+    __slots__ = (
+        "_cancelled_as",
+        "_register",
+        "by_stream_time",
+        "callback",
+        "cancelled",
+        "due",
+        "interval_ms",
+        "is_late",
+        "place",
+        "punctuate",
+    )
 
     def __init__(
-        self, register: Register, place: Register, interval_ms: int, punctuate: Callable[[int], None], cancelled_as: int
+        self,
+        register: Register,
+        place: Register,
+        interval_ms: int,
+        by_stream_time: bool,
+        callback: Callable[[int], None],
+        cancelled_as: int,
+        *,
+        is_late: bool = False,
     ) -> None:
         self._register = register
         self._cancelled_as = cancelled_as
@@ -29,7 +50,10 @@ class Schedule:
         self.place: Register = place
         self.due: int = NEVER if self.cancelled else register.value
         self.interval_ms: int = interval_ms
-        self.punctuate: Callable[[int], None] = punctuate
+        self.by_stream_time: bool = by_stream_time
+        self.is_late: bool = is_late
+        self.callback: Callable[[int], None] = callback
+        self.punctuate: Callable[[int], None] = callback
 
     def cancel(self) -> None:
         """Cancel the punctuator, until the next start."""
@@ -76,7 +100,11 @@ class Punctuators:
                 if not schedule.cancelled:
                     schedule.advance(now)
                     heap.push(schedule)
-        for place, schedule in enumerate(heap):
+        self.note_places()
+
+    def note_places(self) -> None:
+        """Note the order of the punctuators."""
+        for place, schedule in enumerate(self._heap):
             schedule.place.value = place
 
     def restore_places(self) -> None:

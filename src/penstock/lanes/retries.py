@@ -33,7 +33,7 @@ def retrying(operator: Operator, retry: RetryFunction) -> Operator:
         return operator
     return operator.wrapped(
         function=lambda function: wrapped(function, lambda plain: retried(plain, retry)),
-        supplier=lambda supplier: lambda: _watched(supplier(), retry),
+        supplier=lambda supplier: lambda *client: _watched(supplier(*client), retry),
     )
 
 
@@ -86,17 +86,17 @@ class _Watched:
     """A user's object whose calls may be retried."""
 
     def __init__(self, user_object: Any, retry: RetryFunction) -> None:
-        self._object = user_object
+        self.user_object: Any = user_object
         self._retry = retry
         self._watch = Watch()
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
         """Start it, with a context that records effects."""
-        self._object.init(WatchedContext(context, self._watch))
+        self.user_object.init(WatchedContext(context, self._watch))
 
     def close(self) -> None:
         """Close it."""
-        self._object.close()
+        self.user_object.close()
 
 
 class WatchedProcessor(_Watched, Processor[Any, Any, Any, Any]):
@@ -104,11 +104,11 @@ class WatchedProcessor(_Watched, Processor[Any, Any, Any, Any]):
 
     def process(self, record: Record[Any, Any]) -> None:
         """See `Processor`."""
-        self._watch.run(lambda: self._object.process(record), self._retry)
+        self._watch.run(lambda: self.user_object.process(record), self._retry)
 
     def on_timer(self, timer: Timer) -> None:
         """See `Processor`."""
-        self._watch.run(lambda: self._object.on_timer(timer), self._retry)
+        self._watch.run(lambda: self.user_object.on_timer(timer), self._retry)
 
 
 class WatchedTransformer(_Watched, ValueTransformer[Any, Any, Any]):
@@ -116,7 +116,7 @@ class WatchedTransformer(_Watched, ValueTransformer[Any, Any, Any]):
 
     def transform(self, key: Any, value: Any) -> Any:
         """See `ValueTransformer`."""
-        return self._watch.run(lambda: self._object.transform(key, value), self._retry)
+        return self._watch.run(lambda: self.user_object.transform(key, value), self._retry)
 
 
 class WatchedContext:

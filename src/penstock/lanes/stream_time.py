@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.hosted import TimerKind, TimerQueue
 from penstock.lanes.punctuation import Punctuators
 from penstock.lanes.timers import LaneTimers
-from penstock.processor import TimerKind, TimerQueue
 from penstock.records import NO_TIMESTAMP
 from penstock.state import Register, TimerFront
 

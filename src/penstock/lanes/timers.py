@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.processor import TimerKind, TimerQueue
+from penstock.hosted import TimerKind, TimerQueue
 
 
 class LaneTimers:

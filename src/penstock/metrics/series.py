@@ -19,6 +19,13 @@ class Series(Protocol):
     def add(self, shard: str, numbers: Sequence[float]) -> None:
         """Add numbers that another has reported."""
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether anything was counted or set."""
+
+    def start_again(self) -> None:
+        """Forget what was counted or set."""
+
 
 class Counter:
     """Counts events: it only increases.
@@ -51,6 +58,15 @@ class Counter:
     def add(self, shard: str, numbers: Sequence[float]) -> None:
         """Add what another counter has counted."""
         self.value += numbers[0]
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether anything was counted."""
+        return self.value != 0
+
+    def start_again(self) -> None:
+        """Count from zero."""
+        self.value = 0
 
 
 class Gauge:
@@ -87,6 +103,15 @@ class Gauge:
     def add(self, shard: str, numbers: Sequence[float]) -> None:
         """Take over the value of a shard; one that does not know its shard belongs to this one."""
         self._by_shard[shard or self._shard] = numbers[0]
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a value was set."""
+        return bool(self._by_shard)
+
+    def start_again(self) -> None:
+        """Forget the value."""
+        self._by_shard.clear()
 
 
 class Histogram:
@@ -130,3 +155,13 @@ class Histogram:
         """Add what another histogram has counted."""
         self.sum += numbers[0]
         self._counts = [mine + int(more) for mine, more in zip(self._counts, numbers[1:], strict=True)]
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a value was counted."""
+        return any(self._counts)
+
+    def start_again(self) -> None:
+        """Count from zero."""
+        self._counts = [0] * len(self._counts)
+        self.sum = 0.0

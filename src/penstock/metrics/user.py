@@ -31,13 +31,14 @@ class Labelled(Generic[S]):
         1
     """
 
-    __slots__ = ("_make", "_names", "_series", "declaration")
+    __slots__ = ("_make", "_names", "_reported", "_series", "declaration")
 
     def __init__(self, declaration: Declaration, make: Callable[[], S]) -> None:
         self.declaration: Declaration = declaration
         self._names = declaration.labels
         self._make = make
         self._series: dict[tuple[str, ...], S] = {}
+        self._reported: set[tuple[str, ...]] = set()
 
     def labels(self, **values: str) -> S:
         """Return the counter, gauge or histogram of these values of all labels; keep it, if it is needed often."""
@@ -73,9 +74,16 @@ class Labelled(Generic[S]):
         series = [
             (tuple(map(sendable, values)), shard, numbers)
             for values, each in self._series.items()
+            if values not in self._reported or each.has_moved
             for shard, numbers in each.numbers()
         ]
         return MetricReport(self.declaration, series)
+
+    def start_again(self) -> None:
+        """Count from zero; what is not counted again is not reported again."""
+        self._reported = set(self._series)
+        for each in self._series.values():
+            each.start_again()
 
     def __getattr__(self, name: str) -> NoReturn:
         named = ", ".join(f"{label}=..." for label in self.declaration.labels)
@@ -160,6 +168,11 @@ class UserMetrics:
     def reports(self) -> list[MetricReport]:
         """Return all metrics that have numbers."""
         return [found for made in self._made.values() if (found := made.family.report()).series]
+
+    def start_again(self) -> None:
+        """Count from zero, in the metrics that user code has: those of an epoch were reported."""
+        for made in self._made.values():
+            made.family.start_again()
 
     def add(self, report: MetricReport) -> bool:
         """Add what another has measured; return whether the metric has too many label sets."""

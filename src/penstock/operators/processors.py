@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.errors import FAILURES, TopologyError
+from penstock.hosted import Scheduled
 from penstock.metrics import UserMetrics
 from penstock.operators.results import explained_context
 from penstock.operators.timers import ProcessorTimers
 from penstock.processor import Cancellable, Host, Lineage, Operator, Processor, PunctuationType, Timer
 from penstock.records import Headers, Process, Record, RecordMetadata
+from penstock.state import SharedKeyValueStore
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 
-Supplier = Callable[[], Processor[Any, Any, Any, Any]]
-"""A processor class, or a function without arguments that makes a processor."""
+Supplier = Callable[..., Processor[Any, Any, Any, Any]]
+"""A processor class, or a function that makes a processor, of the client if there is `setup=`, else without arguments."""
+
+SetUp = Callable[[], Any] | None
+"""Opens the client of a node's processors, once per process."""
 
 
 def sets_timers(supplier: Supplier) -> bool:
@@ -40,12 +45,51 @@ def class_of_made(supplier: Any) -> type | None:
         return None  # reported when the processor is bound
 
 
-def made_by(supplier: Supplier, host: Host) -> Processor[Any, Any, Any, Any]:
-    """Return a new processor from the supplier."""
-    processor = supplier()
+def made_by(supplier: Supplier, client: tuple[Any, ...], host: Host) -> Processor[Any, Any, Any, Any]:
+    """Return a new processor from the supplier, which gets the client, if there is one."""
+    processor = supplier(*client)
     if not isinstance(processor, Processor):
         raise TopologyError(f"{host.node}: the supplier must return a Processor, not a {type(processor).__name__}.")
     return processor
+
+
+C = TypeVar("C", bound="Context")
+
+
+class Begun(Generic[C]):
+    """A user's object with its context: a `Resident` that begins with `init` in the first lane, and goes on in later ones."""
+
+    def __init__(self, made: Any, context: C) -> None:
+        self.made: Any = made
+        self.context: C = context
+        self._has_begun = False
+
+    def bind(self, host: Host, forward: Process) -> None:
+        """Bind it to the lane of the next epoch, which starts it."""
+        self.context.bind(host, forward)
+        host.on_start(self._start)
+
+    @property
+    def user_object(self) -> Any:
+        """See `Resident`."""
+        return getattr(self.made, "user_object", self.made)  # without what retries it
+
+    @property
+    def has_rescheduled(self) -> bool:
+        """See `Resident`."""
+        return any(scheduled.is_late is not scheduled.cancelled for scheduled in self.context.scheduled)
+
+    def close(self) -> None:
+        """See `Resident`."""
+        if self._has_begun:
+            self.made.close()
+
+    def _start(self) -> None:
+        if self._has_begun:
+            self.context.resume()
+            return
+        self.made.init(self.context)
+        self._has_begun = self.context.has_begun = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +102,12 @@ class ProcessorOperator(Operator):
     supplier: Supplier
     fixed_key: bool
     timers: str | None = None
+    setup: SetUp = None
 
     def bind(self, host: Host, forward: Process) -> Process:
-        processor = made_by(self.supplier, host)
-        context = Context(host, forward)
-        host.on_start(lambda: processor.init(context))
-        host.on_close(processor.close)
+        found = host.resident(lambda *client: Begun(made_by(self.supplier, client, host), Context()), self.setup)
+        found.bind(host, forward)
+        processor, context = found.made, found.context
         if self.fixed_key:
             context.check_key = True
         if self.timers is not None:
@@ -91,7 +135,8 @@ class ProcessorOperator(Operator):
             except FAILURES as error:
                 failed(explained_context(error), timer.key)
 
-        timers = context.key_timers = ProcessorTimers(host, store, fire)
+        timers = context.key_timers = context.key_timers or ProcessorTimers()
+        timers.bind(host, store, fire)
         host.time.add_timers(timers)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -108,16 +153,36 @@ class ProcessorOperator(Operator):
 
 
 class Context:
-    """The `ProcessorContext` of one user processor."""
+    """The `ProcessorContext` of one user processor, which may keep it, and what it has from it, for its life.
 
-    __slots__ = ("_forward", "_host", "check_key", "fixed_key", "key_timers")
+    `has_begun` says that `init` has returned.
+    """
 
-    def __init__(self, host: Host, forward: Process) -> None:
-        self._host = host
-        self._forward = forward
+    __slots__ = ("_forward", "_host", "_shared", "check_key", "fixed_key", "has_begun", "key_timers", "scheduled")
+
+    _host: Host
+    _forward: Process
+
+    def __init__(self) -> None:
+        self.scheduled: list[Scheduled] = []
+        self._shared: dict[str, SharedKeyValueStore[Any, Any]] = {}
         self.check_key: bool = False
         self.fixed_key: Any = None
+        self.has_begun: bool = False
         self.key_timers: ProcessorTimers | None = None
+
+    def bind(self, host: Host, forward: Process) -> None:
+        """Bind it to the lane of the next epoch."""
+        self._host = host
+        self._forward = forward
+        for name, store in self._shared.items():
+            store.follow(host.user_store(name))
+
+    def resume(self) -> None:
+        """Go on calling what the processor has scheduled."""
+        self.scheduled = [scheduled for scheduled in self.scheduled if not scheduled.cancelled]
+        for scheduled in self.scheduled:
+            self._host.time.resume(scheduled)
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         """Forward a record to the node's children, or to the named one."""
@@ -142,14 +207,22 @@ class Context:
 
     def store(self, name: str) -> Any:
         """Return a store connected to this processor."""
-        return self._host.user_store(name)
+        if name in self._shared:
+            return self._shared[name]
+        found = self._host.user_store(name)
+        if isinstance(found, SharedKeyValueStore):
+            self._shared[name] = found
+        return found
 
     def schedule(
         self, interval: Duration, kind: PunctuationType, callback: Callable[[int], None], start: Instant | None = None
     ) -> Cancellable:
         """Call `callback` at every interval."""
         start_ms = None if start is None else instant_ms(start)
-        return Cancellable(self._host.time.schedule(duration_ms(interval), kind, callback, start_ms))
+        is_late, schedule = self.has_begun, self._host.time.schedule
+        scheduled = schedule(duration_ms(interval), kind, callback, start_ms, is_late=is_late)
+        self.scheduled.append(scheduled)
+        return Cancellable(scheduled.cancel)
 
     @property
     def timers(self) -> ProcessorTimers:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.hosted import TimerKind
 from penstock.operators.timers import NodeTimers
-from penstock.processor import Host, Operator, TimerKind
+from penstock.processor import Host, Operator
 from penstock.records import NO_HEADERS, Process
 from penstock.serdes import Int64, Serde, String
 from penstock.state import TimerEntry, timer_id

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from penstock.errors import ATTRIBUTED, FAILURES, TopologyError
-from penstock.operators.processors import Context, Supplier, made_by
+from penstock.operators.processors import Begun, Context, SetUp, Supplier, made_by
 from penstock.processor import Cancellable, Host, Operator, PunctuationType
 from penstock.records import Headers, Process, Record
 from penstock.state import SharedKeyValueStore, StoreSpec, Write
@@ -45,14 +45,17 @@ class AtomicProcessing(Operator):
 
     supplier: Supplier
     declared_at: str
+    setup: SetUp = None
 
     def bind(self, host: Host, forward: Process) -> Process:
-        processor = made_by(self.supplier, host)
         section = Section()
-        context = AtomicContext(host, forward, section, self.declared_at)
-        host.on_start(lambda: processor.init(context))
-        host.on_close(processor.close)
-        run, failed = processor.process, host.failed
+
+        def make(*client: Any) -> Begun[AtomicContext]:
+            return Begun(made_by(self.supplier, client, host), AtomicContext(section, self.declared_at))
+
+        found = host.resident(make, self.setup)
+        found.bind(host, forward)
+        run, failed = found.made.process, host.failed
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -106,8 +109,8 @@ class AtomicContext(Context):
 
     __slots__ = ("_declared_at", "_section", "_stores")
 
-    def __init__(self, host: Host, forward: Process, section: Section, declared_at: str) -> None:
-        super().__init__(host, forward)
+    def __init__(self, section: Section, declared_at: str) -> None:
+        super().__init__()
         self._section = section
         self._declared_at = declared_at
         self._stores: dict[str, AtomicStore] = {}

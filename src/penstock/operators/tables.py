@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 from penstock.errors import FAILURES, StateError, TopologyError
 from penstock.operators.drops import NULL_KEY
 from penstock.operators.emission import by_value, emitter
-from penstock.operators.processors import Context
+from penstock.operators.processors import Begun, Context, SetUp
 from penstock.processor import Host, Lineage, Operator, TableOperator, ValueTransformer, View
 from penstock.records import NO_TIMESTAMP, Change, Headers, Process, ValueAndTimestamp
 from penstock.state import NEWEST, NOT_PUT, CachedKeyValueStore, StoreKind
@@ -256,10 +256,11 @@ class TableTransformValues(TableOperator):
     runs_user_objects: ClassVar[bool] = True
 
     parent_table: str
-    supplier: Callable[[], ValueTransformer[Any, Any, Any]]
+    supplier: Callable[..., ValueTransformer[Any, Any, Any]]
     stores: tuple[str, ...]
     store: str | None
     send_old_values: bool
+    setup: SetUp = None
 
     def bind(self, host: Host, forward: Process) -> Process:
         transform, failed = self._transform(host), host.failed
@@ -284,7 +285,7 @@ class TableTransformValues(TableOperator):
     def view(self, host: Host) -> View:
         if self.store is not None:
             return stored_view(host, self.store)
-        transform = self._transform(host)
+        transform = self._transform(host, "view")
 
         def transformed(key: Any, entry: ValueAndTimestamp[Any] | None) -> ValueAndTimestamp[Any] | None:
             value, timestamp = (None, NO_TIMESTAMP) if entry is None else entry
@@ -292,20 +293,23 @@ class TableTransformValues(TableOperator):
 
         return derived_view(host.view(self.parent_table), transformed)
 
-    def _transform(self, host: Host) -> Callable[[Any, Any], Any]:
-        """Return the function of a new transformer; the node and its view have one each, as in Kafka Streams."""
-        transformer = self.supplier()
-        if not isinstance(transformer, ValueTransformer):
-            made = type(transformer).__name__
-            raise TopologyError(f"{host.node}: the supplier must return a ValueTransformer, not a {made}.")
+    def _transform(self, host: Host, part: str = "") -> Callable[[Any, Any], Any]:
+        """Return the function of a transformer; the node and its view have one each, as in Kafka Streams."""
 
         def refuse(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             raise StateError(f"{host.node}: a ValueTransformer cannot forward records. Return the value instead.")
 
-        context = Context(host, refuse)
-        host.on_start(lambda: transformer.init(context))
-        host.on_close(transformer.close)
-        return transformer.transform
+        found = host.resident(lambda *client: Begun(self._made(client, host), Context()), self.setup, part)
+        found.bind(host, refuse)
+        transform: Callable[[Any, Any], Any] = found.made.transform
+        return transform
+
+    def _made(self, client: tuple[Any, ...], host: Host) -> ValueTransformer[Any, Any, Any]:
+        transformer = self.supplier(*client)
+        if not isinstance(transformer, ValueTransformer):
+            made = type(transformer).__name__
+            raise TopologyError(f"{host.node}: the supplier must return a ValueTransformer, not a {made}.")
+        return transformer
 
 
 @dataclass(frozen=True, slots=True)

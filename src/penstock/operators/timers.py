@@ -8,7 +8,8 @@ from itertools import islice
 from typing import Any
 
 from penstock.errors import SerializationError
-from penstock.processor import Host, Timer, TimerKind
+from penstock.hosted import TimerKind
+from penstock.processor import Host, Timer
 from penstock.records import NO_TIMESTAMP
 from penstock.serdes import Serde
 from penstock.state import StoreKind, StoreSpec, TimerEntry, TimerFront, TimerStore, timer_id
@@ -34,6 +35,9 @@ class NodeTimers:
     """The timers of a node: a `TimerQueue` that passes each to `on_timer`, ordered by time, key and name."""
 
     def __init__(self, host: Host, store: str, on_timer: Callable[[TimerEntry, int], None]) -> None:
+        self._follow(host, store, on_timer)
+
+    def _follow(self, host: Host, store: str, on_timer: Callable[[TimerEntry, int], None]) -> None:
         self.store: TimerStore = host.store(store)
         self._at_timer = host.cursor.at_timer
         self._on_timer = on_timer
@@ -73,10 +77,17 @@ class NodeTimers:
 
 
 class ProcessorTimers(NodeTimers):
-    """The timers of a user's processor, and its `Timers` for the current key."""
+    """The timers of a user's processor, and its `Timers` for the current key; they are bound to one lane after the other."""
 
-    def __init__(self, host: Host, store: str, on_timer: Callable[[Timer], None]) -> None:
-        super().__init__(host, store, self._fire)
+    def __init__(self) -> None:
+        self.key: Any = None
+        """The current key, None between records."""
+        self.timestamp: int = NO_TIMESTAMP
+        """The event time of the current record."""
+
+    def bind(self, host: Host, store: str, on_timer: Callable[[Timer], None]) -> None:
+        """Bind them to the lane of the next epoch."""
+        self._follow(host, store, self._fire)
         serde = host.spec(store).key
         assert serde is not None
         self._serde, self._write, self._read = serde, serde.serialize, serde.deserialize
@@ -84,10 +95,6 @@ class ProcessorTimers(NodeTimers):
         self._call = on_timer
         self._firing: TimerEntry | None = None
         self._now = NO_TIMESTAMP
-        self.key: Any = None
-        """The current key, None between records."""
-        self.timestamp: int = NO_TIMESTAMP
-        """The event time of the current record."""
 
     def _fire(self, entry: TimerEntry, now: int) -> None:
         time, key, name, kind = entry

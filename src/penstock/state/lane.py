@@ -329,6 +329,14 @@ def pending_changes(state: LaneState, epoch: int) -> Sequence[StoreChanges]:
     return rows
 
 
+def continue_with(state: LaneState, shards: Iterable[ShardState]) -> None:
+    """Let a lane take over shards of an earlier opening of the same state, because user code holds their stores."""
+    for shard in shards:
+        if state._shards.get(shard.number) is not shard:
+            shard.reopen(state._engine)
+            state._shards[shard.number] = shard
+
+
 class LaneView(LaneState):
     """A lane as of an earlier epoch, for reading only; its engine stays with the lane it is a view of."""
 

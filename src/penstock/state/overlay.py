@@ -98,6 +98,10 @@ class Space:
         self._dead: set[bytes] = set()
         self._front: dict[bytes | None, bytes] = {}
 
+    def reopen(self, engine: Engine) -> None:
+        """Go on with another engine, which has what has been committed."""
+        self._engine = engine
+
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key as this epoch sees it."""
         dirty = self.dirty

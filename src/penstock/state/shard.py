@@ -61,6 +61,13 @@ class ShardState:
             raise StateError(f"store {spec.name!r} is already open as {known}, not as {spec}")
         return self.stores[spec.name]
 
+    def reopen(self, engine: Engine) -> None:
+        """Go on with an engine that has what this shard has committed: stores stay, and forget what was not committed."""
+        self._engine = engine
+        for space in self._spaces.values():
+            space.reopen(engine)
+        self.discard()
+
     def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
         """A byte map of this shard for a store to keep its entries in; see `Space` for what goes into the changelog."""
         if name not in self._spaces:
@@ -118,7 +125,8 @@ class FrozenShard(ShardState):
         return super().store(replace(spec, cached=False))
 
     def discard(self) -> None:
-        """Nothing: what is only read has no open epoch."""
+        """Only read the registers again: what is only read has no open epoch."""
+        self.registers.reset(self._saved_registers())
 
     def _open_space(self, prefix: bytes, name: str, log: Log | None, log_all: bool) -> Space:
         space = FrozenSpace(self._engine, prefix, name, log, log_all)

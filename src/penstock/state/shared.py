@@ -102,6 +102,10 @@ class SharedKeyValueStore(ABC, Generic[K, V]):
         self._user = user
         self._serialize_key = spec.serdes[0].serialize
 
+    def follow(self, other: SharedKeyValueStore[K, V]) -> None:
+        """Be the store that `other` is: the user's code has this one since an earlier epoch."""
+        self.__dict__.update(other.__dict__)
+
     @abstractmethod
     def get(self, key: K) -> V | None:
         """Return the value of a key, None if it has none."""

@@ -21,23 +21,24 @@ from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import At, RawRecord
+from penstock.lanes.residents import Residents
 from penstock.lanes.sources import Arrival, Intake
 from penstock.lanes.stores import OwnShard
 from penstock.metrics import UserMetrics
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
-from penstock.serdes import Bytes, Serde, serde_of
+from penstock.serdes import Bytes, Serde
 from penstock.serdes.registry.memory import MemorySource
 from penstock.serdes.registry.registry import Registry
-from penstock.serdes.registry.serde import connected
 from penstock.state import LaneState, by_query, memory_engine
 from penstock.testing.display import Displayed
 from penstock.testing.fakes import checked_fakes
-from penstock.testing.queues import Head, TopicQueues
-from penstock.testing.topics import InputTopic, OutputTopic
+from penstock.testing.queues import Head, TopicQueues, sections
+from penstock.testing.rebinding import Rebinding
+from penstock.testing.topics import InputTopic, OutputTopic, of_topic, serde_given
 from penstock.testing.virtual_time import VirtualTimeLoop
 from penstock.testing.watermarks import TopicWatermarks
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
-from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology, checked_topology, watermarked_nodes
+from penstock.topology import SinkNode, SourceNode, Topology, checked_topology, watermarked_nodes
 from penstock.topology.bindings import bound_nodes, bound_specs
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class TopologyTestDriver(Displayed):
     functions that asynchronous verbs call, or their `setup=`. Calls take no time: while a call only waits for time to pass,
     a virtual clock skips ahead. Serdes with a schema registry use one in memory, `schema_registry`.
 
+    Processors begin anew after some records, as they may at any time in an application; the attribute `seed`, of a driver or of
+    the class, decides after which. One that has changed an attribute raises an error, because the attribute would be lost. With
+    None as seed, processors live as long as the driver.
+
     Example:
         >>> from penstock import StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -68,6 +73,8 @@ class TopologyTestDriver(Displayed):
         ...     driver.output("out").table()
         {'a': 'HELLO'}
     """
+
+    seed: int | None = 0
 
     def __init__(
         self,
@@ -88,10 +95,9 @@ class TopologyTestDriver(Displayed):
             deserialization=deserialization_errors, processing=processing_errors, production=production_errors
         )
         self._now = int(time.time() * 1000) if wall_clock is None else instant_ms(wall_clock)
-        self._engine = memory_engine()
         self._epoch = 0
         self._policy = FailurePolicy(self._handlers, APPLICATION_ID, epoch=1, sleep=_do_not_wait)
-        self._sections = {name: TopicQueues(self._decode) for name in _sections(topology)}
+        self._sections = {name: TopicQueues(self._decode) for name in sections(topology)}
         self._queues = TopicQueues(self._decode)
         self._outputs: defaultdict[str, deque[Row]] = defaultdict(deque)
         self._produced: set[str] = set()
@@ -106,25 +112,32 @@ class TopologyTestDriver(Displayed):
         self._specs = {name: spec if caching else replace(spec, cached=False) for name, spec in specs.items()}
         self._global_sources, self._partitions = set(topology.global_stores.values()), partitions
         self._watermarks = TopicWatermarks(topology, self._now)
-        self._bind()
-
-    def _bind(self) -> None:
-        """Bind the lane to the committed state: slots do this for every epoch, the test driver only once."""
+        self._engine = memory_engine()
         self._state = LaneState(self._engine)
+        self._rebinding = Rebinding(self.rebind)
+        self._lane: Lane = self._bound(NO_TIMESTAMP)
+
+    def rebind(self) -> None:
+        """Let all processors begin anew, as after a restart: `close`, then `init` of others. Stores and timers stay."""
+        before = self._lane
+        before.close()
+        self._lane = self._bound(before.clocks.watermark.floor)
+        self._lane.outbox.dropped = before.outbox.dropped
+
+    def _bound(self, floor: int) -> Lane:
+        """Return a lane that is bound to the state."""
         blueprint = Blueprint(
             list(self._nodes.values()),
             self._specs,
             global_stores=self._topology.global_stores,
             watermarked=watermarked_nodes(self._topology.nodes),
-            sub_topologies=self._sub_topologies(),
         )
-        surroundings = Surroundings(lambda: self._now, lambda topic: self._partitions, lambda: self._callers, self.metrics)
-        watermark = NO_TIMESTAMP if self._watermarks.are_told else None
-        self._lane = Lane(blueprint, OwnShard(self._state), surroundings, self._policy, watermark)
-
-    def _sub_topologies(self) -> Mapping[str, str]:
-        """Which nodes share a stream time: all of them, as in Kafka Streams' own driver."""
-        return {}
+        surroundings = Surroundings(lambda: self._now, lambda topic: self._partitions, lambda: self._callers)
+        watermark = floor if self._watermarks.are_told else None
+        residents = Residents(self.metrics)
+        lane = Lane(blueprint, OwnShard(self._state), surroundings, self._policy, watermark, residents=residents)
+        self._rebinding.began(residents)
+        return lane
 
     def __enter__(self) -> Self:
         return self
@@ -184,7 +197,7 @@ class TopologyTestDriver(Displayed):
         """
         node = self._intake(topic).node
         start_ms = self._now if start is None else instant_ms(start)
-        serdes = _of_topic(self._registry, topic, _serde(key, node.key), _serde(value, node.value))
+        serdes = of_topic(self._registry, topic, serde_given(key, node.key), serde_given(value, node.value))
         return InputTopic(self, topic, *serdes, start_ms, duration_ms(advance))
 
     @overload
@@ -205,15 +218,15 @@ class TopologyTestDriver(Displayed):
         Dead letters are read as bytes.
         """
         if topic in self._handlers.dead_letter_topics() | self._topology.dead_letter_topics():
-            return OutputTopic(self._outputs[topic], _serde(key, Bytes()), _serde(value, Bytes()))
+            return OutputTopic(self._outputs[topic], serde_given(key, Bytes()), serde_given(value, Bytes()))
         sinks = [node for node in self._nodes.values() if isinstance(node, SinkNode) and not node.internal]
         fixed = [node for node in sinks if node.topic == topic] or [node for node in sinks if not isinstance(node.topic, str)]
         if not fixed and (key is None or value is None):
             known = ", ".join(sorted(str(node.topic) for node in sinks if isinstance(node.topic, str))) or "none"
             raise TopologyError(f"The topology writes no topic {topic!r}. It writes: {known}.")
         node = fixed[0] if fixed else None
-        serdes = _serde(key, node.key if node else None), _serde(value, node.value if node else None)
-        return OutputTopic(self._outputs[topic], *_of_topic(self._registry, topic, *serdes))
+        serdes = serde_given(key, node.key if node else None), serde_given(value, node.value if node else None)
+        return OutputTopic(self._outputs[topic], *of_topic(self._registry, topic, *serdes))
 
     def produced_topic_names(self) -> set[str]:
         """Topics with at least one written record; exchanges are not topics."""
@@ -243,6 +256,7 @@ class TopologyTestDriver(Displayed):
             self._commit()
             self._complete()
         self._reach(self._watermarks.advance(self._now))
+        self._rebinding.end_batch(self._lane.residents, self.seed)
 
     def advance_watermark(self, to: Instant) -> None:
         """Move the application's watermark, and run everything that becomes due: windows close, event-time timers fire.
@@ -252,6 +266,7 @@ class TopologyTestDriver(Displayed):
         if not self._watermarks.are_told:
             raise TopologyError("The topology has no watermark: no source was declared with watermark=.")
         self._reach(instant_ms(to, "to"))
+        self._rebinding.end_batch(self._lane.residents, self.seed)
 
     def close(self) -> None:
         """Close processors, stores, and the clients of asynchronous verbs."""
@@ -271,6 +286,7 @@ class TopologyTestDriver(Displayed):
         self._accept(topic, self._intake(topic), RawRecord(key, value, timestamp, headers))
         self._deliver()
         self._complete()
+        self._rebinding.end_batch(self._lane.residents, self.seed)
 
     def _intake(self, topic: str) -> Intake:
         found = self._find_intake(topic)
@@ -377,24 +393,5 @@ class TopologyTestDriver(Displayed):
                     self._accept(row.topic, back, RawRecord(row.key, row.value, row.timestamp, row.headers))
 
 
-def _sections(topology: Topology) -> list[str]:
-    """The sources of atomic sections, in order."""
-    nodes = topology.nodes.values()
-    return [node.parents[0] for node in nodes if isinstance(node, ProcessorNode) and node.operator.runs_serially]
-
-
 def _do_not_wait(seconds: float) -> None:
     """Skip a back-off: tests do not wait."""
-
-
-def _serde(given: Any, known: Serde[Any] | None) -> Serde[Any]:
-    if given is not None:
-        return serde_of(given)
-    if known is None:
-        raise TopologyError("Give key= and value=: the topology does not know the serdes of this topic.")
-    return known
-
-
-def _of_topic(registry: Registry, topic: str, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:
-    key, value = connected(key, registry), connected(value, registry)
-    return key.for_topic(topic, is_key=True), value.for_topic(topic, is_key=False)

@@ -10,6 +10,7 @@ from penstock.lanes.heap import TimeHeap
 from penstock.lanes.position import RawRecord
 from penstock.lanes.sources import Arrival, Intake
 from penstock.records import NO_TIMESTAMP, RecordMetadata
+from penstock.topology import ProcessorNode, Topology
 
 Decode = Callable[[Intake, RecordMetadata, RawRecord, int], Arrival | None]
 """`decode(intake, origin, raw, partition_time)`: the decoded record; None if it was dropped."""
@@ -98,3 +99,9 @@ class TopicQueues:
         if not queue.is_empty:
             self._ready.push(queue)
         return queue.intake, head
+
+
+def sections(topology: Topology) -> list[str]:
+    """The sources of atomic sections, in order."""
+    nodes = topology.nodes.values()
+    return [node.parents[0] for node in nodes if isinstance(node, ProcessorNode) and node.operator.runs_serially]

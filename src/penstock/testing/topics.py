@@ -6,9 +6,12 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
+from penstock.errors import TopologyError
 from penstock.lanes.outbox import Row
 from penstock.records import NO_HEADERS, Headers, Record
-from penstock.serdes import Serde
+from penstock.serdes import Serde, serde_of
+from penstock.serdes.registry.registry import Registry
+from penstock.serdes.registry.serde import connected
 from penstock.testing.display import records_html
 from penstock.timing import Duration, Instant, duration_ms, instant_ms
 
@@ -138,3 +141,18 @@ class OutputTopic(Generic[K, V]):
             else:
                 table[key] = value
         return table
+
+
+def serde_given(given: Any, known: Serde[Any] | None) -> Serde[Any]:
+    """Return the serde that a test has given, or the one that the topology knows."""
+    if given is not None:
+        return serde_of(given)
+    if known is None:
+        raise TopologyError("Give key= and value=: the topology does not know the serdes of this topic.")
+    return known
+
+
+def of_topic(registry: Registry, topic: str, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:
+    """Return the serdes of a topic's keys and values, connected to the registry."""
+    key, value = connected(key, registry), connected(value, registry)
+    return key.for_topic(topic, is_key=True), value.for_topic(topic, is_key=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.engines.forked.slots import ForkedSlots
 from penstock.spark.slots import SparkSlots
+from tests.unit.engines.comparing import Engines
 from tests.unit.engines.programs import nothing, stateless
 from tests.unit.epochs.application import program_of
 from tests.unit.spark.without_java import Context, Spark
@@ -33,3 +35,11 @@ def tasks() -> Iterator[SparkSlots]:
     slots.start()
     yield slots
     slots.close()
+
+
+@pytest.fixture
+def engines(tmp_path: Path, forked: list[ForkedSlots], tasks: SparkSlots) -> Iterator[Engines]:
+    """The engines that a test compares; they end with it."""
+    made = Engines(tmp_path, {"one slot": forked[0], "forked": forked[1], "tasks": tasks})
+    yield made
+    made.close()

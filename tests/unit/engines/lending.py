@@ -207,5 +207,9 @@ class _LentSlot:
         self._slot = slot
         self._asked = asked
 
+    @property
+    def is_idle(self) -> bool:
+        return self._slot.is_idle
+
     def ask(self, *arguments: Any, **options: Any) -> Any:
         return self._asked(self._slot, *arguments, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,67 +13,21 @@ from typing import Any
 import pytest
 
 from penstock.engines.exchanging import Exchanging
-from penstock.engines.forked.slots import ForkedSlots
 from penstock.engines.many_hosts import ManyHosts
-from penstock.engines.one_host import OneHost
 from penstock.engines.port import SlotLostError, TaskFailedError
 from penstock.engines.requests import RunStep
-from penstock.engines.slots import Slots
 from penstock.epochs.program import has_lanes
 from penstock.epochs.walk import Step, walk_of
 from penstock.epochs.wire import OUT
 from penstock.errors import FencedError, LaneMovedError
-from penstock.lane_servers.client import clients_of
 from penstock.spark import lane_job
-from penstock.spark.slots import SparkSlots
 from penstock.state import LaneState
-from tests.unit.engines.driving import CUTS, PARTITIONS, Driven, InOneProcess, shown, told
-from tests.unit.engines.lending import HostedSlots, LentSlots
-from tests.unit.engines.programs import TOPOLOGIES, installed
-from tests.unit.engines.written import ending_in, expected, taken_from
-from tests.unit.epochs.spread import KEY
+from tests.unit.engines.comparing import Engines
+from tests.unit.engines.driving import CUTS, PARTITIONS, Driven, shown, told
+from tests.unit.engines.programs import TOPOLOGIES
+from tests.unit.engines.written import expected, taken_from
 
-PATIENCE_S = 60.0
 SLOTS = ("forked", "tasks", "hosts")
-
-
-class Engines:
-    """The engines that are compared. They end with a test, their slots are those of all tests."""
-
-    def __init__(self, directory: Path, slots: Mapping[str, Slots]) -> None:
-        self._directory = directory
-        self._slots = slots
-        self._made: list[Driven] = []
-
-    def driven(self, engine: str, name: str, lanes: int, written: Path | None = None) -> Driven:
-        """An application on an engine. On hosts, executors write into a directory if one is given."""
-        program = installed(TOPOLOGIES[name](), self._directory / f"{engine}-{len(self._made)}", lanes)
-        if engine == "one process":
-            made = Driven(program, InOneProcess(program))
-        elif engine == "hosts":
-            owner = program.incarnation if written is None else str(written)  # a slot keeps the writer of an incarnation
-            program = replace(program, is_spread=True, server_key=KEY, incarnation=owner)
-            hosted = HostedSlots(self._slots["forked"], program)
-            ending = None if written is None else ending_in(written, program)
-            made = Driven(program, ManyHosts(program, hosted, PATIENCE_S, lambda: None, lambda: ending), hosted, hosted.on)
-        else:
-            slots = LentSlots(self._slots[engine], program)
-            made = Driven(program, OneHost(program, slots, PATIENCE_S, engine, "processes"), slots)
-        self._made.append(made)
-        made.place()
-        return made
-
-    def close(self) -> None:
-        for made in self._made:
-            made.engine.close()
-        clients_of(KEY).close()
-
-
-@pytest.fixture
-def engines(tmp_path: Path, forked: list[ForkedSlots], tasks: SparkSlots) -> Iterator[Engines]:
-    made = Engines(tmp_path, {"one slot": forked[0], "forked": forked[1], "tasks": tasks})
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

@@ -23,7 +23,8 @@ class RebindingDriver(TopologyTestDriver):
 
     def _commit(self) -> None:
         super()._commit()
-        self._bind()
+        self._state = LaneState(self._engine)
+        self.rebind()
 
 
 def without_user_objects(cases: list[Case]) -> list[Case]:

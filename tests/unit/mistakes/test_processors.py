@@ -11,7 +11,7 @@ import pytest
 from penstock import Processor, ProcessorContext, Record, Store, StreamsBuilder, key_value_store
 from penstock.epochs.packing import packed
 from penstock.epochs.program import Program
-from penstock.errors import ProcessingError, TopologyError
+from penstock.errors import ProcessingError, StateError, TopologyError
 from penstock.testing import TopologyTestDriver
 from tests.unit.epochs.application import Application
 from tests.unit.mistakes.teaching import teaches, wrong
@@ -91,6 +91,20 @@ def test_a_processor_that_forgets_its_context() -> None:
     builder = StreamsBuilder(value=str)
     builder.stream("in").process(Forgetful)
     with teaches(ProcessingError, "has no attribute 'context'", "its init must call super().init(context)"):
+        run(builder)
+
+
+def test_a_value_kept_in_an_attribute() -> None:
+    class Number(Processor[str, str, str, int]):
+        count = 0
+
+        def process(self, record: Record[str, str]) -> None:
+            self.count += 1
+            self.context.forward(record.with_value(self.count))
+
+    builder = StreamsBuilder(value=str)
+    builder.stream("in").process(Number, value=int).to("out")
+    with teaches(StateError, "attribute 'count' was set", "Keep it in a store (stores=[...])"):
         run(builder)
 
 

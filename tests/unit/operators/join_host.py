@@ -159,11 +159,20 @@ class MemoryHost:
         raise NotImplementedError
 
     def schedule(
-        self, interval_ms: int, kind: Any, punctuate: Callable[[int], None], start_ms: int | None = None
-    ) -> Callable[[], None]:
+        self,
+        interval_ms: int,
+        kind: Any,
+        punctuate: Callable[[int], None],
+        start_ms: int | None = None,
+        *,
+        is_late: bool = False,
+    ) -> Any:
         raise NotImplementedError
 
-    def on_close(self, close: Callable[[], None]) -> None:
+    def resume(self, scheduled: Any) -> None:
+        raise NotImplementedError
+
+    def resident(self, make: Callable[..., Any], setup: Any = None, part: str = "") -> Any:
         raise NotImplementedError
 
     def request_commit(self) -> None:

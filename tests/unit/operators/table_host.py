@@ -112,8 +112,10 @@ class NodeHost:
     def on_start(self, start: Callable[[], None]) -> None:
         self.bench.starts.append(start)
 
-    def on_close(self, close: Callable[[], None]) -> None:
-        self.bench.closes.append(close)
+    def resident(self, make: Callable[..., Any], setup: Any = None, part: str = "") -> Any:
+        made = make()
+        self.bench.closes.append(made.close)
+        return made
 
     def cause(self) -> int:
         return self.bench.piped

@@ -200,6 +200,7 @@ class Ticking(AnyProcessor):
     kind = PunctuationType.STREAM_TIME
     start: int | None = None
     stop_after: int | None = None
+    transient = ("ticks",)
 
     def init(self, context: Any) -> None:
         super().init(context)

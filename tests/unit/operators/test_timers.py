@@ -23,8 +23,8 @@ from penstock import (
     tumbling,
 )
 from penstock.errors import ProcessingError, TopologyError
+from penstock.hosted import TimerKind
 from penstock.operators.processors import sets_timers
-from penstock.processor import TimerKind
 from penstock.records import Record
 from penstock.testing import TopologyTestDriver
 from penstock.timing import Watermark

@@ -105,6 +105,8 @@ def test_every_kind_of_context_has_them(build: Callable[[StreamsBuilder], Any]) 
 class Fails(Processor[str, str, str, str]):
     """Counts every call, and fails on the first of each record."""
 
+    transient = ("failed",)
+
     def init(self, context: Any) -> None:
         super().init(context)
         self.failed: set[str] = set()

@@ -17,6 +17,7 @@ from penstock.dsl.table_drafts import DerivedDraft, SourceDraft, SuppressDraft, 
 from penstock.errors import TopologyError
 from penstock.expressions import Expression
 from penstock.expressions.functions import Form
+from penstock.operators.processors import SetUp
 from penstock.operators.stateless import NewValue
 from penstock.operators.suppress import Suppress, suppress_buffer_spec
 from penstock.operators.tables import TableFilter, TableMapValues, TableRepartitionMap, TableTransformValues
@@ -24,7 +25,7 @@ from penstock.processor import TableOperator, ValueTransformer
 from penstock.serdes import Serde
 from penstock.timing import Suppressed
 from penstock.topology import Line, ProcessorNode, Topology
-from penstock.topology.functions import checked
+from penstock.topology.functions import checked, checked_supplier
 
 Finish = Callable[[str | None, bool], TableOperator]
 """Creates a table's operator when the draft is written, from its store's name and whether old values are sent."""
@@ -107,7 +108,8 @@ def _mapper(here: Place, mapper: Any, with_key: bool, line: Line) -> tuple[Calla
 
 def transform_values(
     here: TablePlace,
-    supplier: Callable[[], ValueTransformer[Any, Any, Any]],
+    supplier: Callable[..., ValueTransformer[Any, Any, Any]],
+    setup: SetUp,
     stores: Iterable[str],
     value: Any,
     store: str | Store | None,
@@ -115,13 +117,13 @@ def transform_values(
     line: Line,
 ) -> TablePlace:
     """Replace each value with the result of a transformer that may use stores."""
-    checked(supplier, "", "transform_values", line)
+    checked_supplier(supplier, setup, "transform_values", line)
     kept = _kept(here.place, store, None, value)
     name = here.place.draft.name("KTABLE-TRANSFORMVALUES-", name)
     parent, used = here.place.name, tuple(stores)
 
     def finish(store_name: str | None, send_old_values: bool) -> TableOperator:
-        return TableTransformValues(parent, supplier, used, store_name, send_old_values)
+        return TableTransformValues(parent, supplier, used, store_name, send_old_values, setup)
 
     value_serde = (kept.value if kept is not None and value is None else None) or value_made(
         here.place.draft, value, transformed(supplier), "transform_values", line, BY_TRANSFORMER

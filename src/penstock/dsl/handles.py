@@ -793,8 +793,9 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
 
     def process(
         self,
-        supplier: Callable[[], Processor[K_co, V_co, K2, V2]],
+        supplier: Callable[..., Processor[K_co, V_co, K2, V2]],
         *,
+        setup: Callable[[], Any] | None = None,
         stores: Iterable[str] = (),
         key: Any = None,
         value: Any = None,
@@ -802,26 +803,28 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
     ) -> KStream[K2, V2]:
         """Run a `Processor` with access to `stores`; it may change keys, values, timestamps and headers.
 
-        Any number of processors may use a shared store, each on the lanes of its records: see `shared_store`. A processor whose
-        class overrides `on_timer` has timers, which are kept in the store `<name>-timers`.
+        With `setup=`, which opens a client once per process, the supplier is called with the client. A processor whose class
+        overrides `on_timer` has timers, in the store `<name>-timers`. Any number of processors may use a `shared_store`.
         """
-        return KStream(*processors.process(self._place, supplier, stores, key, value, name, user_line()))
+        return KStream(*processors.process(self._place, supplier, setup, stores, key, value, name, user_line()))
 
     def process_values(
         self,
-        supplier: Callable[[], FixedKeyProcessor[K_co, V_co, V2]],
+        supplier: Callable[..., FixedKeyProcessor[K_co, V_co, V2]],
         *,
+        setup: Callable[[], Any] | None = None,
         stores: Iterable[str] = (),
         value: Any = None,
         name: str | None = None,
     ) -> KStream[K_co, V2]:
         """Run a `FixedKeyProcessor`: it may change anything but the key, so no exchange is needed afterwards."""
-        return KStream(*processors.process_values(self._place, supplier, stores, value, name, user_line()))
+        return KStream(*processors.process_values(self._place, supplier, setup, stores, value, name, user_line()))
 
     def process_atomically(
         self,
-        supplier: Callable[[], Processor[K_co, V_co, K2, V2]],
+        supplier: Callable[..., Processor[K_co, V_co, K2, V2]],
         *,
+        setup: Callable[[], Any] | None = None,
         stores: Iterable[str],
         key: Any = None,
         value: Any = None,
@@ -829,11 +832,9 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
     ) -> KStream[K2, V2]:
         """Run a `Processor` that reads and writes any keys of shared stores atomically: for each record all of it, or nothing.
 
-        It runs at the end of an epoch, alone over all lanes, for one record after the other in a fixed order.
-        `context.store(name)` shows the current value of every key. What it forwards or sends to side outputs is passed on when
-        its `process` returns; if that fails and an error handler continues, the record has no effect. It has no timers and no
-        punctuators. `key=` and `value=` are the types of what it forwards (default: keys as on this stream). It is serial, so
-        use it for rare records: see `docs/global-state.md`.
+        It runs at the end of an epoch, alone over all lanes, for one record after the other in a fixed order, and begins anew in
+        each epoch. What it sends is passed on when `process` returns; if that fails and an error handler continues, the record
+        has no effect. It has no timers and no punctuators. It is serial: use it for rare records; see `docs/global-state.md`.
 
         Example:
             >>> from penstock import Processor, StreamsBuilder, shared_store
@@ -847,18 +848,16 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
             ...             return
             ...         balances[transfer["from"]] = left
             ...         balances[transfer["to"]] = (balances.get(transfer["to"]) or 0) + transfer["amount"]
-            >>> builder = StreamsBuilder()
-            >>> _ = builder.add_state_store(shared_store("balances", value=int))
+            >>> builder = StreamsBuilder().add_state_store(shared_store("balances", value=int))
             >>> done = builder.stream("transfers").process_atomically(Transfer, stores=["balances"])
             >>> done.side_output("rejected").to("rejected")
             >>> with TopologyTestDriver(builder.build()) as driver:
             ...     driver.store("balances")["ann"] = 10
-            ...     driver.input("transfers").pipe({"from": "ann", "to": "bob", "amount": 7})
-            ...     driver.input("transfers").pipe({"from": "ann", "to": "bob", "amount": 7})
+            ...     driver.input("transfers").pipe_values([{"from": "ann", "to": "bob", "amount": 7}] * 2)
             ...     driver.store("balances")["bob"], len(driver.output("rejected").values())
             (7, 1)
         """
-        return KStream(*processors.process_atomically(self._place, supplier, stores, key, value, name, user_line()))
+        return KStream(*processors.process_atomically(self._place, supplier, setup, stores, key, value, name, user_line()))
 
     @overload
     def side_output(self, name: str) -> KStream[K_co, Any]: ...
@@ -962,15 +961,16 @@ class KTable(Generic[K, V_co]):
 
     def transform_values(
         self,
-        supplier: Callable[[], ValueTransformer[K, V_co, V2]],
+        supplier: Callable[..., ValueTransformer[K, V_co, V2]],
         *,
+        setup: Callable[[], Any] | None = None,
         stores: Iterable[str] = (),
         value: Any = None,
         store: str | Store | None = None,
         name: str | None = None,
     ) -> KTable[K, V2]:
         """Replace each value with the result of a stateful `ValueTransformer`, which may use stores."""
-        return KTable(derived_tables.transform_values(self._at, supplier, stores, value, store, name, user_line()))
+        return KTable(derived_tables.transform_values(self._at, supplier, setup, stores, value, store, name, user_line()))
 
     @overload
     def to_stream(self, *, name: str | None = ...) -> KStream[K, V_co]: ...

@@ -8,8 +8,13 @@ from typing import Any
 
 from penstock.errors import TopologyError
 from penstock.operators.asynchronous import MapAsync, MapValuesAsync, ProcessAsync
+from penstock.operators.processors import ProcessorOperator
+from penstock.operators.shared import AtomicProcessing
+from penstock.operators.tables import TableTransformValues
 from penstock.timing import Duration, duration_ms
 from penstock.topology import ProcessorNode, Topology
+
+_WITH_SETUP = (ProcessorOperator, AtomicProcessing, TableTransformValues)
 
 
 class FakeAsync:
@@ -80,9 +85,13 @@ def checked_fakes(
     """Return the fakes; raise if one replaces a function that the topology does not call."""
     operators = [node.operator for node in topology.nodes.values() if isinstance(node, ProcessorNode)]
     calls = [operator.call for operator in operators if isinstance(operator, (MapAsync, MapValuesAsync, ProcessAsync))]
-    known = [function for call in calls for function in (call.function, call.setup) if function is not None]
+    functions = [function for call in calls for function in (call.function, call.setup)]
+    functions += [operator.setup for operator in operators if isinstance(operator, _WITH_SETUP)]
+    known = [function for function in functions if function is not None]
     for function in fakes:
         if function not in known:
             names = ", ".join(getattr(each, "__qualname__", repr(each)) for each in known) or "none"
-            raise TopologyError(f"fakes= replaces {function!r}, which no asynchronous verb calls. They call: {names}.")
+            raise TopologyError(
+                f"fakes= replaces {function!r}, which no asynchronous verb and no setup= uses. They use: {names}."
+            )
     return fakes

@@ -65,6 +65,18 @@ def checked_initializer(function: F, verb: str, line: Line) -> F:
     return function
 
 
+def checked_supplier(function: F, setup: Callable[[], Any] | None, verb: str, line: Line) -> F:
+    """Return what makes processors after checking that it accepts the client of `setup=`, or nothing without it."""
+    if setup is not None:
+        checked_call(setup, "", f"{verb}'s setup=", line)
+        if is_async(setup):
+            raise TopologyError(
+                f"{verb}'s setup= must not be async def, because a processor is not ({line}): open a client that blocks, or use "
+                f"process_async or map_values_async."
+            )
+    return checked(function, "" if setup is None else "client", verb, line)
+
+
 def checked_on_record(function: F, arguments: str, verb: str, line: Line) -> F:
     """The same for verbs that take `on_record` too."""
     if not isinstance(function, OnRecord):

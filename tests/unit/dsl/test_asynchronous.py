@@ -280,7 +280,7 @@ class TestTheTestDriver:
         assert run(topology, ("a", "x"), fakes={ask: function, open_client: lambda: "fake"}) == [("a", "fake's x")]
 
     def test_a_fake_of_what_is_never_called_is_a_mistake(self) -> None:
-        with pytest.raises(TopologyError, match=r"no asynchronous verb calls\. They call: shout"):
+        with pytest.raises(TopologyError, match=r"no asynchronous verb and no setup= uses\. They use: shout"):
             TopologyTestDriver(built("map_values_async", shout), fakes={print: FakeAsync()})
 
     def test_several_records_of_an_epoch_are_asked_together(self) -> None:

@@ -32,6 +32,6 @@ LEFT_OUT = (
     LeftOut("what peek, foreach and print did", "an epoch that runs again repeats it"),
     LeftOut(
         "timers of the library that stop themselves",
-        "they count in memory, but an epoch creates its processors again; here they count in their store",
+        "they count in memory, which a restart or a roll-back loses; here they count in their store",
     ),
 )

@@ -14,7 +14,7 @@ from verification.conformance.functions import clip, show
 class KeptTimer(Processor[Any, Any, Any, Any]):
     """Keeps the last value of each key; the timer forwards all of them.
 
-    Unlike the library's, it counts its calls in its store: an epoch creates its processors again.
+    Unlike the library's, it counts its calls in its store: a restart or a roll-back loses what it has in memory.
     """
 
     ROUNDS = "~rounds"
@@ -44,35 +44,58 @@ class KeptTimer(Processor[Any, Any, Any, Any]):
 
 
 class OwnKeys(Processor[Any, Any, Any, Any]):
-    """Counts under arbitrary keys, and forwards the count: under `key|value`, under the value, or under one key."""
+    """Counts under arbitrary keys, and forwards the count: under `key|value`, under the value, or under one key.
+
+    It has the counts in an attribute as well, read from the store when they are first needed: so a result shows if attributes are
+    those of another epoch than the store's.
+    """
+
+    transient = ("_counts",)
 
     def __init__(self, store: str, kind: str) -> None:
         self._name = store
         self._kind = kind
 
+    def init(self, context: Any) -> None:
+        """Keep the store, and nothing of what it has."""
+        super().init(context)
+        self._store = context.store(self._name)
+        self._counts: dict[str, int] = {}
+
     def process(self, record: Record[Any, Any]) -> None:
         """See the class."""
-        store = self.context.store(self._name)
         made = {"pairs": f"{show(record.key)}|{show(record.value)}", "values": show(record.value), "all": "all"}[self._kind]
         key = clip(made)
-        store.put(key, (store.get(key) or 0) + 1)
-        self.context.forward(record.with_value(f"{clip(show(record.value))}#{store.get(key)}"))
+        if key not in self._counts:
+            self._counts[key] = self._store.get(key) or 0
+        self._counts[key] += 1
+        self._store.put(key, self._counts[key])
+        self.context.forward(record.with_value(f"{clip(show(record.value))}#{self._counts[key]}"))
 
 
 class Latest(Processor[Any, Any, Any, Any]):
-    """Keeps a shard's last record under one key, and deletes it when a value is missing."""
+    """Keeps a shard's last record under one key and in an attribute, and deletes it when a value is missing."""
+
+    transient = ("_latest",)
 
     def __init__(self, store: str) -> None:
         self._name = store
 
+    def init(self, context: Any) -> None:
+        """Remember what the store has."""
+        super().init(context)
+        self._store = context.store(self._name)
+        self._latest = self._store.get("latest")
+
     def process(self, record: Record[Any, Any]) -> None:
         """See the class."""
-        store = self.context.store(self._name)
-        before = store.get("latest")
+        before = self._latest
         if record.value is None:
-            store.delete("latest")
+            self._latest = None
+            self._store.delete("latest")
         else:
-            store.put("latest", clip(f"{show(record.key)}={show(record.value)}"))
+            self._latest = clip(f"{show(record.key)}={show(record.value)}")
+            self._store.put("latest", self._latest)
         self.context.forward(record.with_value(clip(f"{show(before)}>{show(record.value)}")))
 
 

@@ -217,4 +217,16 @@ MUTANTS = (
         "path.gather.within.drops_for, changes.expired)",
         "path.gather.within.drops_for, 0)",
     ),
+    Mutant(
+        "a processor's attributes survive a roll-back",
+        "epochs/stays.py",
+        "        if state.head.write_id != self._write_id:\n",
+        "        if self._write_id is None:\n",
+    ),
+    Mutant(
+        "a processor keeps stores that nobody writes",
+        "state/lane.py",
+        "            state._shards[shard.number] = shard\n",
+        "            pass\n",
+    ),
 )

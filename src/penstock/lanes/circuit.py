@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from penstock.calls import Call, Callers, Request
-from penstock.errors import ProcessingError, TopologyError
+from penstock.errors import FAILURES, ProcessingError, TopologyError, text_of
 from penstock.hosted import Resident
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.calls import PendingCalls
@@ -87,7 +87,8 @@ class Circuit:
         except FAILURES as error:
             name = getattr(setup, "__qualname__", repr(setup))
             raise ProcessingError(
-                f"{node.name}: setup={name} failed: {type(error).__name__}: {text_of(error)}\n  the node was declared at {node.line}"
+                f"{node.name}: setup={name} failed: {type(error).__name__}: {text_of(error)}\n"
+                f"  the node was declared at {node.line}"
             ) from error
         return self.residents.of(node, part, lambda: make(client))
 

@@ -16,8 +16,8 @@ class Schedule:
     Registers have the time when it is due next and its place among others: which of two punctuators with the same time is called
     first depends on earlier calls, and must not depend on where epochs end. The next processor finds those of the shard's state;
     what a processor has scheduled after `init` ends with it. What a register has for a cancelled one, `cancelled_as`, says which
-    start has cancelled it: the next start schedules it anew, as Kafka Streams does. `callback` is the user's, and `punctuate` calls
-    it in the current lane.
+    start has cancelled it: the next start schedules it anew, as Kafka Streams does. `callback` is the user's, and `punctuate`
+    calls it in the current lane.
     """
 
     __slots__ = (

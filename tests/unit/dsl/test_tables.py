@@ -129,7 +129,7 @@ class TestTransformValues:
 
     def test_a_supplier_takes_no_arguments(self) -> None:
         with pytest.raises(TopologyError, match=r"transform_values calls its function with \(\)"):
-            StreamsBuilder().table("in").transform_values(lambda context: Counting())  # type: ignore[arg-type, misc]
+            StreamsBuilder().table("in").transform_values(lambda context: Counting())
 
 
 class TestToStream:

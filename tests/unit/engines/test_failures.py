@@ -148,7 +148,7 @@ def test_an_error_of_the_users_function_is_raised_with_type_and_text(
 
 
 def test_a_users_function_that_exits_is_named(forked: list[ForkedSlots], program: Program) -> None:
-    with pytest.raises(TaskFailedError, match=r"(?s)^Unexpected failure: .*programs\.py.*SystemExit: enough"):
+    with pytest.raises(ProcessingError, match=r"(?s)in-0 at offset 0 .*sys\.exit\('enough'\).*programs\.py:"):
         Application(forked[1], program, orders("exit enough")).run()
 
 

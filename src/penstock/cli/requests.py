@@ -93,7 +93,7 @@ class AdminConnection:
         there = f"{self.host}:{self.port}"
         if isinstance(error, TimeoutError):
             return f"{there} has not answered within {timeout_s:g} s: the application is busy, or there is none."
-        if isinstance(error, http.client.HTTPException):
+        if isinstance(error, (http.client.HTTPException, ConnectionResetError, BrokenPipeError)):
             other = "is something else" if self.is_secure else "asks for https://"
             return f"{there} accepts connections, but sends no answer in HTTP: it is ending, or {other}."
         return f"No admin server responds at {there} ({type(error).__name__})."

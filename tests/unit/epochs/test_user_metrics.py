@@ -41,8 +41,6 @@ class Kept(Processor[str, str, str, str]):
     def process(self, record: Record[str, str]) -> None:
         self.store[record.key] = (self.store.get(record.key) or 0) + 1
         self.context.metrics.counter("words", "Words.", labels=["where"]).labels(where="behind").inc()
-
-    def close(self) -> None:
         self.context.metrics.gauge("kept", "Words that this shard has kept.").set(sum(1 for _ in self.store.all()))
 
 

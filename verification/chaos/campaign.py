@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from verification.chaos.rows import Row
 from verification.chaos.trial import StuckError, World
@@ -80,21 +81,29 @@ class Report:
 
 
 @contextmanager
-def world(seed: int, keep: bool) -> Iterator[World]:
-    """A broker behind a proxy, and a directory that is removed unless it is to be kept."""
+def world(seed: int, keep: bool, settings: Mapping[str, str]) -> Iterator[World]:
+    """A broker with these settings behind a proxy, and a directory that is removed unless it is to be kept."""
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
-    with Toxiproxy() as network, Broker(proxied_port=free_port()) as broker:
+    with Toxiproxy() as network, Broker(proxied_port=free_port(), settings=settings) as broker:
         assert broker.proxied_port is not None
         yield World(broker, network.proxy(broker.upstream, broker.proxied_port), directory, seed)
     if not keep:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def run(rows: Sequence[Row], guarded_by: Mapping[str, Row], seed: int, path: Path, *, keep: bool = False) -> Report:
+def run(
+    rows: Sequence[Row],
+    guarded_by: Mapping[str, Row],
+    seed: int,
+    path: Path,
+    *,
+    keep: bool = False,
+    broker_settings: Mapping[str, str] = MappingProxyType({}),
+) -> Report:
     """Run the rows, then the rows of the guards without those guards."""
     report = Report(seed)
     began = time.monotonic()
-    with ended_by_sigterm(), world(seed, keep) as where:
+    with ended_by_sigterm(), world(seed, keep, broker_settings) as where:
         for row in rows:
             report.rows.append(run_row(where, row))
             _say(report.rows[-1])

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from verification.harness import topics
-from verification.harness.broker import Broker
+from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.processes import ROOT, HarnessError, ended_by_sigterm, wait_until
 from verification.harness.spark_cluster import SparkCluster
 from verification.on_spark.processes import host_of, is_task, noted
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, default=REPORT)
     options = parser.parse_args(arguments)
     count = QUICK_RECORDS if options.quick else RECORDS
-    with ended_by_sigterm(), Broker() as broker:
+    with ended_by_sigterm(), Broker(settings=NEVER_KILLED) as broker:
         rows = [_row(broker, f"one machine, {lanes} lanes", lanes, count) for lanes in ((2,) if options.quick else (1, 2, 8))]
         if not options.quick:
             with SparkCluster(HOSTS, cores=CORES) as cluster:

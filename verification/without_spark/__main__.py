@@ -18,7 +18,7 @@ from pathlib import Path
 
 from verification.first_day.installation import build_wheel
 from verification.harness import topics
-from verification.harness.broker import Broker
+from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.processes import ROOT, HarnessError, ended_by_sigterm
 
 REPORT = Path("reports/without-spark.json")
@@ -85,7 +85,7 @@ def _problems(directory: Path, programs: Path) -> list[str]:
     found = _call([python, "-c", f"from importlib.util import find_spec; print(*map(find_spec, {OF_SPARK}))"])
     if found.split() != ["None"] * len(OF_SPARK):
         missed.append(f"found: {found}")
-    with Broker() as broker:
+    with Broker(settings=NEVER_KILLED) as broker:
         servers = broker.bootstrap_servers
         for topic in ("lines", "counts"):
             topics.create(servers, topic, partitions=2)

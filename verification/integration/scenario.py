@@ -9,7 +9,10 @@ from enum import Enum
 from random import Random
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from penstock import Store, Topology
+from penstock.kafka.partitioner import murmur2
 from penstock.records import NO_HEADERS, Headers
 from verification.integration.cut import USUAL, Cut
 
@@ -28,13 +31,21 @@ class Fed(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """An output record; `partition` only if a partitioner chose it."""
+    """An output record; `partition` only if something else than its key chose it."""
 
     key: bytes | None
     value: bytes | None
     timestamp: int
     headers: Headers
     partition: int | None
+
+
+def chosen(key: bytes | None, partition: int | None) -> int | None:
+    """The partition of a record of a sink: that of a partitioner, or of the key in a windowed key; None if its key decides."""
+    if key is None or partition is None or partition >= 0:
+        return partition
+    [hashed] = murmur2(pa.array([key[:partition]], pa.binary()))
+    return int(hashed & 0x7FFFFFFF) % SINK_PARTITIONS
 
 
 class Entry(NamedTuple):

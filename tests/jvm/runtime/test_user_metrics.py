@@ -38,8 +38,6 @@ class Check(Processor):
         self.last[record.key] = record.value
         self.seen.labels(parity="odd" if amount % 2 else "even").inc()
         self.amounts.observe(amount)
-
-    def close(self):
         self.kept.set(sum(1 for _ in self.last.all()))
 
 builder = StreamsBuilder()

@@ -150,7 +150,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             "key_password",
             "oauth",
             "client_secret",
-            "user_info",
+            "registry",
             "spark_secret",
             "spark_key",
             "url",
@@ -179,9 +179,9 @@ def write_settings(stage: Stage, key: Path, certificate: Path) -> None:
         "ssl.key.password": "env:CANARY_KEY_PASSWORD",
         "sasl.oauthbearer.config": "env:CANARY_OAUTH",
         "producer.sasl.oauthbearer.client.secret": "env:CANARY_CLIENT_SECRET",
-        "main.consumer.basic.auth.user.info": "env:CANARY_USER_INFO",
         "debug": "conf,security,broker",
     }
+    registry = {"url": "https://registry.invalid", "bearer.auth.token": "env:CANARY_REGISTRY"}
     canaries = stage.canaries
     spark = {
         "spark.authenticate.secret": canaries["spark_secret"],
@@ -200,6 +200,7 @@ def write_settings(stage: Stage, key: Path, certificate: Path) -> None:
         'admin_token = "env:CANARY_ADMIN"',
         'admin_read_token = "env:CANARY_READER"',
         *("[kafka]", *(f'"{name}" = "{value}"' for name, value in kafka.items())),
+        *("[schema_registry]", *(f'"{name}" = "{value}"' for name, value in registry.items())),
         *("[spark]", *(f'"{name}" = "{value}"' for name, value in spark.items())),
     ]
     # Outside the application's directory, which is searched for the secrets that are in plain text here.

@@ -16,7 +16,7 @@ from penstock.topology import SourceNode
 from verification.harness.tasks import Tasks
 from verification.integration.contents import contents_of_all
 from verification.integration.inputs import SHARDS, partition_of
-from verification.integration.scenario import SINK_PARTITIONS, Phase, Result, Scenario, Sent, Setup
+from verification.integration.scenario import SINK_PARTITIONS, Phase, Result, Scenario, Sent, Setup, chosen
 
 WALL_CLOCK_MS = 1_000_000_000
 
@@ -44,7 +44,7 @@ def run(scenario: Scenario, phases: Sequence[Phase], caching: bool) -> Result:
 
 def _result(topology: Topology, rows: Mapping[str, Iterable[Row]], states: Iterable[LaneState]) -> Result:
     outputs = {
-        topic: [Sent(row.key, row.value, row.timestamp, row.headers, row.partition) for row in sent]
+        topic: [Sent(row.key, row.value, row.timestamp, row.headers, chosen(row.key, row.partition)) for row in sent]
         for topic, sent in rows.items()
     }
     specs = [spec for name, spec in topology.stores.items() if name not in topology.global_stores]

@@ -32,7 +32,7 @@ from verification.integration.contents import contents, restored
 from verification.integration.cut import LANES, Cut
 from verification.integration.hosts.changelogs import Changelogs
 from verification.integration.inputs import SHARDS, partition_of
-from verification.integration.scenario import SINK_PARTITIONS, Entry, Fed, Phase, Result, Scenario, Sent, Setup
+from verification.integration.scenario import SINK_PARTITIONS, Entry, Fed, Phase, Result, Scenario, Sent, Setup, chosen
 
 APPLICATION_ID = "integration"
 INCARNATION = "first start"
@@ -199,7 +199,9 @@ class _Running:
             self._changelogs.append(topic, row["partition"], row["key"], row["value"])
             return
         headers = tuple((header["name"], header["value"]) for header in row["headers"] or ())
-        self._outputs[topic].append(Sent(row["key"], row["value"], row["timestamp"], headers, row["partition"]))
+        self._outputs[topic].append(
+            Sent(row["key"], row["value"], row["timestamp"], headers, chosen(row["key"], row["partition"]))
+        )
         if topic in self._source_of:
             self._append(Fed(topic, row["key"], row["value"], row["timestamp"], headers))
 

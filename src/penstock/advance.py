@@ -14,8 +14,8 @@ class Advance:
     """How many pieces of some work are done, and where it is now."""
 
     def __init__(self) -> None:
-        self.pieces = 0
-        self.where = ""
+        self.pieces: int = 0
+        self.where: str = ""
 
     def to(self, where: str) -> None:
         """Note that another piece is done."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -107,5 +107,5 @@ def raised(content: bytes | pa.Buffer) -> PenstockError:
     return found(text)
 
 
-decode_located = msgspec.msgpack.Decoder(tuple[str, int | None]).decode
+decode_located: Callable[[bytes], tuple[str, int | None]] = msgspec.msgpack.Decoder(tuple[str, int | None]).decode
 _decode_error = msgspec.msgpack.Decoder(tuple[str, str, str]).decode

@@ -51,7 +51,8 @@ class Document(Serde[T]):
             return NotImplemented
         return bool(self.of == other.of)
 
-    __hash__ = Serde.__hash__
+    def __hash__(self) -> int:
+        return super().__hash__()
 
     @abstractmethod
     def _codec(self) -> Codec:

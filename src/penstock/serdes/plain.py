@@ -18,9 +18,9 @@ class ChangedTypeError(TypeError):
     def __init__(self, kind: type, path: str, read_back: type) -> None:
         what = f"its {type_name(kind)} at {path}" if path else "it"
         super().__init__(f"{what} would be read back as {type_name(read_back)}")
-        self.kind = kind
-        self.is_nested = bool(path)
-        self.read_back = read_back
+        self.kind: type = kind
+        self.is_nested: bool = bool(path)
+        self.read_back: type = read_back
 
 
 def checker(natives: frozenset[type], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> Callable[[Any], None]:

@@ -19,6 +19,7 @@ import pytest
 from penstock.config import Config
 from penstock.kafka.publishers import TransactionalPublisher
 from verification.harness import topics
+from verification.harness.broker import NEVER_KILLED
 from verification.harness.canaries import canaries_in, canary
 from verification.harness.processes import free_port, wait_until
 from verification.harness.secure import SecureBroker
@@ -143,7 +144,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp("loud")
     for name in ("scratch", "events"):
         (directory / name).mkdir()
-    with SecureBroker() as broker:
+    with SecureBroker(settings=NEVER_KILLED) as broker:
         for topic in ("heard", "said", "letters", "fatal"):
             topics.create(broker.bootstrap_servers, topic)
         names = (
@@ -242,6 +243,7 @@ def watch(stage: Stage, process: subprocess.Popen[bytes]) -> dict[str, str]:
 
     wait_until("the application works", is_at_work, START_S)
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    family = [member for member in family if member.status() != psutil.STATUS_ZOMBIE]
     assert any("java" in member.name() for member in family)
     assert canaries_in(stage.canaries, stage.left_behind) == []
     assert strangers(family) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any
+from typing import Any, ClassVar
 
 from aiokafka.protocol.api import Request, RequestStruct, Response, ResponseHeader_v0
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
@@ -26,7 +26,7 @@ _PRODUCER = Schema(
 class _TakenOver(Response):
     """The producer id and epoch of the new owner."""
 
-    API_KEY = 22
+    API_KEY: ClassVar[int] = 22
     API_VERSION = 4
     SCHEMA = _PRODUCER
 
@@ -34,7 +34,7 @@ class _TakenOver(Response):
 class _TakeOverStruct(RequestStruct):
     """The fields of `TakeOver`, version 4."""
 
-    API_KEY = 22
+    API_KEY: ClassVar[int] = 22
     API_VERSION = 4
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _TakenOver
@@ -47,15 +47,15 @@ class _TakeOverStruct(RequestStruct):
     )
 
 
-class TakeOver(Request[_TakeOverStruct]):
+class TakeOver(Request[Any]):
     """Takes over a transactional id: fences its producer, and aborts the transaction that is open."""
 
-    API_KEY = 22
+    API_KEY: ClassVar[int] = 22
 
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
         self._arguments: tuple[Any, ...] = (transactional_id, timeout_ms, -1, -1, {})
 
-    def build(self, request_struct_class: type[_TakeOverStruct]) -> _TakeOverStruct:
+    def build(self, request_struct_class: Any) -> Any:
         """Return the request."""
         return request_struct_class(*self._arguments)
 
@@ -63,7 +63,7 @@ class TakeOver(Request[_TakeOverStruct]):
 class _Ended(Response):
     """The producer id and epoch of the next transaction."""
 
-    API_KEY = 26
+    API_KEY: ClassVar[int] = 26
     API_VERSION = 5
     SCHEMA = _PRODUCER
 
@@ -71,7 +71,7 @@ class _Ended(Response):
 class _EndStruct(RequestStruct):
     """The fields of `End`, version 5."""
 
-    API_KEY = 26
+    API_KEY: ClassVar[int] = 26
     API_VERSION = 5
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _Ended
@@ -84,15 +84,15 @@ class _EndStruct(RequestStruct):
     )
 
 
-class End(Request[_EndStruct]):
+class End(Request[Any]):
     """Commits or aborts a transaction; the answer has the producer id and epoch of the next one."""
 
-    API_KEY = 26
+    API_KEY: ClassVar[int] = 26
 
     def __init__(self, transactional_id: str, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self._arguments: tuple[Any, ...] = (transactional_id, producer_id, producer_epoch, is_commit, {})
 
-    def build(self, request_struct_class: type[_EndStruct]) -> _EndStruct:
+    def build(self, request_struct_class: Any) -> Any:
         """Return the request."""
         return request_struct_class(*self._arguments)
 
@@ -100,7 +100,7 @@ class End(Request[_EndStruct]):
 class _Supported(Response):
     """What a broker supports; features are among its tags."""
 
-    API_KEY = 18
+    API_KEY: ClassVar[int] = 18
     API_VERSION = 3
     SCHEMA = Schema(
         ("error_code", Int16),
@@ -116,7 +116,7 @@ class _Supported(Response):
 class _FeaturesStruct(RequestStruct):
     """The fields of `Features`, version 3."""
 
-    API_KEY = 18
+    API_KEY: ClassVar[int] = 18
     API_VERSION = 3
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _Supported
@@ -131,13 +131,13 @@ class _FeaturesStruct(RequestStruct):
         return ResponseHeader_v0.decode(read_buffer)
 
 
-class Features(Request[_FeaturesStruct]):
+class Features(Request[Any]):
     """Asks a broker what the cluster supports."""
 
-    API_KEY = 18
-    ALLOW_UNKNOWN_API_VERSION = True
+    API_KEY: ClassVar[int] = 18
+    ALLOW_UNKNOWN_API_VERSION: ClassVar[bool] = True
 
-    def build(self, request_struct_class: type[_FeaturesStruct]) -> _FeaturesStruct:
+    def build(self, request_struct_class: Any) -> Any:
         """Return the request."""
         return request_struct_class("penstock", "1", {})
 

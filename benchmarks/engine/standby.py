@@ -30,7 +30,7 @@ def measure(bench: Bench) -> Iterator[Round]:
     """A kill is a round."""
     found: list[Taken] = []
     ran_on: dict[str, Any] = {}
-    with campaign.world(SEED, keep=False) as world:
+    with campaign.world(SEED, keep=False, settings={}) as world:
         row = ChaosRow("warm-standby", partial(_kills, bench.options.rounds, found, ran_on), trial=OnOneMachine)
         report = campaign.run_row(world, row)
     if report.violations:

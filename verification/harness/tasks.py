@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import RawRecord
 from penstock.lanes.sources import Arrival, Intake
@@ -126,13 +128,16 @@ class Task(TopologyTestDriver):
         """The stores."""
         return self._state
 
+    @override
     def _take_queued(self) -> None:
         """Do nothing: `Tasks` decides which task is next."""
 
+    @override
     def _sub_topologies(self) -> Mapping[str, str]:
         """See `TopologyTestDriver`; a Kafka Streams task has one sub-topology."""
         return {name: group[0] for group in self._topology.groups() for name in group}
 
+    @override
     def _decode(self, intake: Intake, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
         """See `TopologyTestDriver`; a task sees part of a partition, but the partition's time covers all tasks."""
         if intake.node.internal:
@@ -143,5 +148,6 @@ class Task(TopologyTestDriver):
         times[place] = max(known, NO_TIMESTAMP if arrival is None else arrival.timestamp)
         return arrival
 
+    @override
     def _accept(self, topic: str, intake: Intake, raw: RawRecord) -> None:
         self._all.route(topic, intake, raw, self._number, self._lane.cursor.metadata())

@@ -17,7 +17,6 @@ from penstock.epochs.wire import OUT
 from penstock.errors import CommitError
 from penstock.kafka.writers.brokers import TRANSACTION, Brokers, NoAnswerError
 from penstock.kafka.writers.publisher import SharedPublisher, Writing
-from penstock.kafka.writers.requests import End
 from penstock.kafka.writers.transactions import Shared
 from penstock.kafka.writers.writer import Writer
 from verification.harness import topics
@@ -25,6 +24,9 @@ from verification.writers.processes import Answer, WriterProcess
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+END_TXN = 26
+"""The key of requests that end a transaction, in Kafka's protocol."""
 
 ROWS = 400
 """Rows that each partition gets in an epoch."""
@@ -43,7 +45,7 @@ class LossyBrokers(Brokers):
     async def send(self, node: Any, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
         """Send a request; its answer may be lost."""
         answer = await super().send(node, request, group)
-        if self.is_losing and request.API_KEY == End.API_KEY:
+        if self.is_losing and request.API_KEY == END_TXN:
             self.is_losing = False
             self.lost += 1
             raise NoAnswerError("the answer is lost")

@@ -32,7 +32,7 @@ from penstock.serdes.registry.registry import Registry
 from penstock.state import LaneState, by_query, memory_engine
 from penstock.testing.display import Displayed
 from penstock.testing.fakes import checked_fakes
-from penstock.testing.queues import Head, TopicQueues, sections
+from penstock.testing.queues import Head, TopicQueues, first_of, sections
 from penstock.testing.rebinding import Rebinding
 from penstock.testing.topics import InputTopic, OutputTopic, of_topic, serde_given
 from penstock.testing.virtual_time import VirtualTimeLoop
@@ -131,6 +131,7 @@ class TopologyTestDriver(Displayed):
             self._specs,
             global_stores=self._topology.global_stores,
             watermarked=watermarked_nodes(self._topology.nodes),
+            sub_topologies=self._sub_topologies(),
         )
         surroundings = Surroundings(lambda: self._now, lambda topic: self._partitions, lambda: self._callers)
         watermark = floor if self._watermarks.are_told else None
@@ -138,6 +139,10 @@ class TopologyTestDriver(Displayed):
         lane = Lane(blueprint, OwnShard(self._state), surroundings, self._policy, watermark, residents=residents)
         self._rebinding.began(residents)
         return lane
+
+    def _sub_topologies(self) -> Mapping[str, str]:
+        """Which nodes share a stream time: all of them, as in Kafka Streams' own driver."""
+        return {}
 
     def __enter__(self) -> Self:
         return self
@@ -330,7 +335,7 @@ class TopologyTestDriver(Displayed):
         self._reach(self._watermarks.advance(self._now))
 
     def _take_queued(self) -> None:
-        while (following := self._take()) is not None:
+        while (following := first_of(self._queues, *self._sections.values())) is not None:
             self._process(*following)
 
     def _process(self, intake: Intake, head: Head) -> None:
@@ -348,11 +353,6 @@ class TopologyTestDriver(Displayed):
         self._commit()
         if self._watermarks.are_told and not intake.node.internal:
             self._watermarks.heard(intake, arrival, origin, self._now)
-
-    def _take(self) -> tuple[Intake, Head] | None:
-        """Take the next record: one for an atomic section only if no other record is pending."""
-        queues = (self._queues, *self._sections.values())
-        return next((following for queue in queues if (following := queue.take()) is not None), None)
 
     def _reach(self, watermark: int) -> None:
         """Advance the application's watermark: the first thing that an epoch does."""

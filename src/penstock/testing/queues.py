@@ -101,6 +101,11 @@ class TopicQueues:
         return queue.intake, head
 
 
+def first_of(*queues: TopicQueues) -> tuple[Intake, Head] | None:
+    """Take the next record of the first queues that have one: atomic sections come last, when no other record is pending."""
+    return next((following for queue in queues if (following := queue.take()) is not None), None)
+
+
 def sections(topology: Topology) -> list[str]:
     """The sources of atomic sections, in order."""
     nodes = topology.nodes.values()

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 
 from penstock.errors import BrokerError, ConfigError, PenstockError, TopicError
 from penstock.kafka.failures import failure
-from penstock.kafka.writers.requests import Features, levels_of
+from penstock.kafka.writers.requests import features, levels_of
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class Brokers:
         while True:
             try:
                 client = await self.connected()
-                return levels_of(await self.send(client.get_random_node(), Features()))
+                return levels_of(await self.send(client.get_random_node(), features()))
             except NoAnswerError as error:
                 if attempts.are_over:
                     raise BrokerError(f"No broker tells its features: {error}.") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any, ClassVar
+from typing import Any
 
 from aiokafka.protocol.api import Request, RequestStruct, Response, ResponseHeader_v0
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
@@ -26,15 +26,15 @@ _PRODUCER = Schema(
 class _TakenOver(Response):
     """The producer id and epoch of the new owner."""
 
-    API_KEY: ClassVar[int] = 22
+    API_KEY = 22
     API_VERSION = 4
     SCHEMA = _PRODUCER
 
 
 class _TakeOverStruct(RequestStruct):
-    """The fields of `TakeOver`, version 4."""
+    """The fields of `take_over`, version 4."""
 
-    API_KEY: ClassVar[int] = 22
+    API_KEY = 22
     API_VERSION = 4
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _TakenOver
@@ -47,15 +47,15 @@ class _TakeOverStruct(RequestStruct):
     )
 
 
-class TakeOver(Request[Any]):
+class _TakeOver(Request[_TakeOverStruct]):
     """Takes over a transactional id: fences its producer, and aborts the transaction that is open."""
 
-    API_KEY: ClassVar[int] = 22
+    API_KEY = 22
 
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
         self._arguments: tuple[Any, ...] = (transactional_id, timeout_ms, -1, -1, {})
 
-    def build(self, request_struct_class: Any) -> Any:
+    def build(self, request_struct_class: type[_TakeOverStruct]) -> _TakeOverStruct:
         """Return the request."""
         return request_struct_class(*self._arguments)
 
@@ -63,15 +63,15 @@ class TakeOver(Request[Any]):
 class _Ended(Response):
     """The producer id and epoch of the next transaction."""
 
-    API_KEY: ClassVar[int] = 26
+    API_KEY = 26
     API_VERSION = 5
     SCHEMA = _PRODUCER
 
 
 class _EndStruct(RequestStruct):
-    """The fields of `End`, version 5."""
+    """The fields of `end`, version 5."""
 
-    API_KEY: ClassVar[int] = 26
+    API_KEY = 26
     API_VERSION = 5
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _Ended
@@ -84,15 +84,15 @@ class _EndStruct(RequestStruct):
     )
 
 
-class End(Request[Any]):
+class _End(Request[_EndStruct]):
     """Commits or aborts a transaction; the answer has the producer id and epoch of the next one."""
 
-    API_KEY: ClassVar[int] = 26
+    API_KEY = 26
 
     def __init__(self, transactional_id: str, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self._arguments: tuple[Any, ...] = (transactional_id, producer_id, producer_epoch, is_commit, {})
 
-    def build(self, request_struct_class: Any) -> Any:
+    def build(self, request_struct_class: type[_EndStruct]) -> _EndStruct:
         """Return the request."""
         return request_struct_class(*self._arguments)
 
@@ -100,7 +100,7 @@ class End(Request[Any]):
 class _Supported(Response):
     """What a broker supports; features are among its tags."""
 
-    API_KEY: ClassVar[int] = 18
+    API_KEY = 18
     API_VERSION = 3
     SCHEMA = Schema(
         ("error_code", Int16),
@@ -114,9 +114,9 @@ class _Supported(Response):
 
 
 class _FeaturesStruct(RequestStruct):
-    """The fields of `Features`, version 3."""
+    """The fields of `features`, version 3."""
 
-    API_KEY: ClassVar[int] = 18
+    API_KEY = 18
     API_VERSION = 3
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _Supported
@@ -131,18 +131,33 @@ class _FeaturesStruct(RequestStruct):
         return ResponseHeader_v0.decode(read_buffer)
 
 
-class Features(Request[Any]):
+class _Features(Request[_FeaturesStruct]):
     """Asks a broker what the cluster supports."""
 
-    API_KEY: ClassVar[int] = 18
-    ALLOW_UNKNOWN_API_VERSION: ClassVar[bool] = True
+    API_KEY = 18
+    ALLOW_UNKNOWN_API_VERSION = True
 
-    def build(self, request_struct_class: Any) -> Any:
+    def build(self, request_struct_class: type[_FeaturesStruct]) -> _FeaturesStruct:
         """Return the request."""
         return request_struct_class("penstock", "1", {})
 
 
+def take_over(transactional_id: str, timeout_ms: int) -> Any:
+    """Return the request that takes over a transactional id: fences its producer, and aborts the transaction that is open."""
+    return _TakeOver(transactional_id, timeout_ms)
+
+
+def end(transactional_id: str, producer_id: int, producer_epoch: int, is_commit: bool) -> Any:
+    """Return the request that ends a transaction; the answer has the producer id and epoch of the next one."""
+    return _End(transactional_id, producer_id, producer_epoch, is_commit)
+
+
+def features() -> Any:
+    """Return the request for what the cluster supports."""
+    return _Features()
+
+
 def levels_of(answer: Any) -> dict[str, int]:
-    """Return the level of each feature that the cluster uses, from the answer to `Features`."""
+    """Return the level of each feature that the cluster uses, from the answer to `features`."""
     found = answer.tags.get(_FINALIZED_FEATURES)
     return {} if found is None else {name: most for name, most, _, _ in _FEATURE.decode(BytesIO(found)) or ()}

@@ -17,7 +17,7 @@ from penstock.errors import BrokerError, CommitError, ConfigError, FencedError, 
 from penstock.faults import point
 from penstock.kafka.writers.batches import Identity
 from penstock.kafka.writers.brokers import GROUP, TRANSACTION, Brokers, NoAnswerError, first_error, refused
-from penstock.kafka.writers.requests import End, TakeOver
+from penstock.kafka.writers.requests import end, take_over
 from penstock.kafka.writers.writer import Writer
 from penstock.records import Partition
 
@@ -71,7 +71,7 @@ class Transactions:
         """Fence the producer before this one, and abort its transaction; raises if the brokers cannot raise producer epochs."""
         require_producer_epochs(self._brokers)
         what = "Cannot take over the transactional id"
-        answer = self._ask(TakeOver(self._id, self._timeout_ms), what)
+        answer = self._ask(take_over(self._id, self._timeout_ms), what)
         if answer.error_code:
             raise refused(answer.error_code, what)
         self._identity = Identity(self._id, answer.producer_id, answer.producer_epoch)
@@ -137,7 +137,7 @@ class Transactions:
     def _end(self, *, is_commit: bool) -> bool:
         what = "Cannot commit the transaction" if is_commit else "Cannot abort the transaction"
         point("transactions.before_end")
-        request = End(*self._identity, is_commit)
+        request = end(*self._identity, is_commit)
         try:
             answer = self._brokers.run(self._brokers.ask(TRANSACTION, self._id, request, _error_code, what))
         except NoAnswerError:

@@ -49,7 +49,8 @@ def test_a_timeout_names_what_was_awaited() -> None:
 
 def test_a_timeout_begins_again_with_every_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = itertools.count()
-    monkeypatch.setattr("verification.harness.processes.time.monotonic", lambda: next(seconds))
+    clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda seconds: None)  # other threads keep theirs
+    monkeypatch.setattr(processes, "time", clock)
     steps = iter(range(100))
     answers = iter([False] * 50 + [True])
     wait_until("all steps", lambda: next(answers), timeout_s=10, every_s=0, progress=lambda: next(steps))

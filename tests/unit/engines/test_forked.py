@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from penstock.config import Config
+from penstock.engines.forked import forking
 from penstock.engines.forked.forking import start_ahead
 from penstock.engines.forked.slots import ForkedSlots
 from penstock.engines.one_host import OneHost
@@ -98,6 +100,31 @@ def test_warm_slots_have_loaded_the_program(program: Program, tmp_path: Path) ->
 
 def test_slots_that_were_never_started_can_be_closed(program: Program) -> None:
     ForkedSlots(program, nothing, 2, lambda line: None).close()
+
+
+def test_no_process_is_started_while_slots_are_closed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that waits for a slot sees that the process is gone, as if it had died."""
+    monkeypatch.setattr(forking, "_STOP_S", 0.2)
+    slots = ForkedSlots(program, nothing, 1, lambda line: None)
+    slots.start()
+    only = slots._forking
+    forking_process(slots).suspend()
+    lost: list[SlotLostError] = []
+
+    def ask() -> None:
+        with pytest.raises(SlotLostError) as found:
+            slots.slot(0)
+        lost.append(found.value)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until("it waits for a slot", slots._lock.locked, 20)
+    slots.close()
+    asking.join(20)
+    assert lost
+    assert slots._forking is only
+    assert only is not None
+    assert only.process.returncode is not None
 
 
 def test_signals_that_end_an_application_do_not_end_its_slots(forked: list[ForkedSlots], program: Program) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.engines.output import LineReader
@@ -51,7 +52,9 @@ class ForkingProcess:
             )
 
     def close(self) -> None:
-        """End the process, and with it all slots."""
+        """End the process, and with it all slots; a thread that waits for an answer gets none."""
+        with suppress(OSError):  # it has closed its end, or this one is closed
+            self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
         try:
             self.process.wait(_STOP_S)

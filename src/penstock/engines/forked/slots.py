@@ -25,6 +25,7 @@ class ForkedSlots:
         self._program = packed(program, (program, prepare))
         self._heard = heard
         self._forking: ForkingProcess | None = None
+        self._is_closed = False
         self._lock = threading.Lock()
         self._watch = Watch()
         self._slots: list[Slot | None] = [None] * size
@@ -59,11 +60,15 @@ class ForkedSlots:
 
     def close(self) -> None:
         """See `Slots.close`: the forking process ends with all that it has forked."""
+        self._is_closed = True
         for slot in self._slots:
             if slot is not None:
                 slot.close()
         if self._forking is not None:
             self._forking.close()
+        with self._lock:  # a thread that waited for a slot may just have replaced it
+            if self._forking is not None:
+                self._forking.close()
 
     def _forked(self) -> Slot:
         assert self._forking is not None
@@ -75,6 +80,7 @@ class ForkedSlots:
                 raise EOFError("it has closed its socket")
         except (EOFError, OSError) as error:
             self._forking.close()
-            self.start()
+            if not self._is_closed:
+                self.start()
             raise SlotLostError(f"The process that starts slots has ended unexpectedly ({error}).") from error
         return Slot(socket.socket(fileno=descriptors[0]), HERE, int.from_bytes(process, "big"), self._watch)

@@ -83,7 +83,7 @@ class _Running:
         self._origins: tuple[Partition, ...] = ()
         self._high_times: list[int] = []
         self._watermarks: WatermarkTracker[Partition] | None = None
-        self._ends: defaultdict[int, int] = defaultdict(int)
+        self._ends: defaultdict[Partition, int] = defaultdict(int)
         self._waiting: deque[dict[str, Any]] = deque()
         self._number = 0
         self._now = WALL_CLOCK_MS
@@ -101,8 +101,9 @@ class _Running:
                 self._source_of[topic] = source
         self._partitions.update({topic: count for topic, count in partitions.items() if topic in self._source_of})
         places = [(topic, number) for topic, count in self._partitions.items() for number in range(count)]
-        self._origins += tuple(place for place in places if place not in self._origins)
-        self._high_times += [NO_TIMESTAMP] * (len(self._origins) - len(self._high_times))
+        high_times = dict(zip(self._origins, self._high_times, strict=True))
+        self._origins = tuple(sorted({*self._origins, *places}))  # as an application has them: of equal times, the first is next
+        self._high_times = [high_times.get(place, NO_TIMESTAMP) for place in self._origins]
 
     def feed(self, phase: Phase, partitions: Mapping[str, int]) -> None:
         """Process all records of a phase, and those that come back through topics; then advance the clock."""
@@ -132,20 +133,19 @@ class _Running:
         topic, key, value, timestamp, headers = record
         if self._globals.takes(record):
             return
-        partition = partition_of(key, self._partitions[topic])
-        origin = self._origins.index((topic, partition))
+        place = (topic, partition_of(key, self._partitions[topic]))
         self._waiting.append(
             {
                 "name": self._source_of[topic],
-                "origin": origin,
-                "offset": self._ends[origin],
+                "origin": self._origins.index(place),
+                "offset": self._ends[place],
                 "timestamp": timestamp,
                 "key": key,
                 "value": value,
                 "headers": [{"name": name, "value": data} for name, data in headers] or None,
             }
         )
-        self._ends[origin] += 1
+        self._ends[place] += 1
 
     def _epoch(self, rows: list[dict[str, Any]]) -> None:
         self._globals.refresh()

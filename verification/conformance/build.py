@@ -45,17 +45,19 @@ Supplier = Callable[[str, dict[str, Any]], Callable[[], Any]]
 """`supplier(name, arguments)` returns a supplier of the processor of that name."""
 
 
-def build(case: Case, effects: Effects, supplier: Supplier = supplier) -> Topology:
-    """The case's topology, with processors from a library."""
+def build(
+    case: Case, effects: Effects, supplier: Supplier = supplier, dsl: Callable[[Effects, Supplier], Dsl] | None = None
+) -> Topology:
+    """The case's topology, with processors from a library, and operations of the DSL that `dsl` knows."""
     if case.kind == "topology":
         topology = Topology()
         for op in case.ops:
             _PAPI[op.verb](topology, op.args, supplier)
         return topology
-    dsl = Dsl(effects, supplier)
+    built = (dsl or Dsl)(effects, supplier)
     for op in case.ops:
-        dsl.add(op)
-    return dsl.builder.build()
+        built.add(op)
+    return built.builder.build()
 
 
 class Dsl:

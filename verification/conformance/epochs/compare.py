@@ -22,6 +22,8 @@ def differences(case: EpochCase, outcome: Outcome) -> list[Difference]:
         text = f"  judge: {outcome.expected_failure or 'no failure'}\n  host:  {outcome.failure or 'no failure'}"
         return [Difference(case.id, "error", "", text)]
     found = [] if outcome.unstable is None else [Difference(case.id, "retry", "", f"  {outcome.unstable[:2_000]}")]
+    if outcome.unclosed:
+        found.append(Difference(case.id, "life", "", f"  never closed: {outcome.unclosed}"))
     found += _outputs(case, outcome)
     for expected, contents in outcome.committed_reads:
         found += _stores(case, "committed", expected, contents)
@@ -113,7 +115,8 @@ def _interleaved(expected: Sequence[Judged], actual: Sequence[Sent], key: bytes 
 
 
 def _show(sent: Sent) -> str:
-    extra = f" headers {sent.headers}" if sent.headers else ""
+    extra = "" if sent.partition is None else f" partition {sent.partition}"
+    extra += f" headers {sent.headers}" if sent.headers else ""
     return f"{_short(sent.key)} = {_short(sent.value)} @{sent.timestamp}{extra}"
 
 

@@ -14,6 +14,7 @@ from random import Random
 from verification.conformance import generator, topologies
 from verification.conformance.aggregations import windowed_key, windows
 from verification.conformance.draft import Draft, Handle
+from verification.conformance.epochs.drafts import OF_LIFE, WAITING, EpochDraft
 from verification.conformance.epochs.library import OWN_KEYS
 from verification.conformance.epochs.router import SPELLINGS
 from verification.conformance.epochs.spec import Cut, EpochCase, Input, Restart
@@ -28,19 +29,10 @@ AGGREGATES = "aggregates"
 """The focus of cases with ready aggregates, which are always cached, because columns need a cache."""
 
 OFTEN = 4
-"""Every case with such a number, counted from one, is about them."""
+"""Of so many cases, the last one is about them, and the second one about the life of an application."""
 
 SPLITTING = {"table_join_foreign", "cogrouped_cogroup", "stream_join_stream", "stream_merge"}
 """Verbs with which a record may reach one store in several stages."""
-
-
-class EpochDraft(Draft):
-    """A draft whose sources sometimes have JSON keys."""
-
-    def source_types(self) -> tuple[str, str]:
-        """Key and value serde of a new source."""
-        key, value = super().source_types()
-        return ("json" if self.chance(0.12) else key), value
 
 
 def _with_store(draft: Draft, fn: str, value: str) -> None:
@@ -107,6 +99,7 @@ EXTRA: dict[str, generator.Operator] = {
     "without_key": _without_key,
     "json_stream": _json_stream,
     "json_tables": _json_tables,
+    **OF_LIFE,
 }
 OPERATORS = {**generator.OPERATORS, **EXTRA}
 FOCI = (*(focus for focus in generator.FOCI if focus != "sink:print"), *EXTRA, *EXTRA)
@@ -121,8 +114,7 @@ def generate(seed: int, count: int) -> Iterator[EpochCase]:
 def case(seed: int, index: int) -> EpochCase:
     """One case of a seed."""
     dice = Random(f"epochs/{seed}/{index}")
-    # 7919 is prime: adjacent cases are of different kinds, so that a short run covers many
-    focus = AGGREGATES if index % OFTEN == OFTEN - 1 else FOCI[index * 7919 % len(FOCI)]
+    focus = _focus(index)
     draft = EpochDraft(dice)
     kind = "topology" if focus.startswith("topology:") else "dsl"
     if kind == "topology":
@@ -135,15 +127,31 @@ def case(seed: int, index: int) -> EpochCase:
     drafted = EpochCase(
         f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind, shards=shards, in_flight=in_flight, columns=columns
     )
-    settings = Settings(caching=draft.chance(0.25) or focus == AGGREGATES, wall_clock=dice.choice((0, 0, 1_000, 86_400_000)))
-    course = Course(dice, drafted, draft)
+    settings = Settings(caching=draft.chance(_caches(focus)), wall_clock=dice.choice((0, 0, 1_000, 86_400_000)))
+    course = Course(dice, drafted, draft, eventful=focus in OF_LIFE)
     steps = course.steps()
     if focus == AGGREGATES:
         steps = (*steps, *_late(drafted, steps))
     ops = drafted.ops
     if any(isinstance(step, Restart) for step in steps):
         ops = tuple(map(_logged, ops))
-    return replace(drafted, ops=ops, steps=steps, settings=settings, lanes=course.first_lanes)
+    return replace(drafted, ops=ops, steps=steps, settings=settings, lanes=course.first_lanes, failures=draft.failures)
+
+
+def _caches(focus: str) -> float:
+    """How many cases about something have record caches: only with them are values held that a function may change."""
+    if focus == AGGREGATES:
+        return 1
+    return 0.8 if focus.startswith("mutating") else 0.25
+
+
+def _focus(index: int) -> str:
+    """What a case is about: 7919 is prime, so adjacent cases are of different kinds, and a short run covers many."""
+    if index % OFTEN == OFTEN - 1:
+        return AGGREGATES
+    if index % OFTEN == 1:
+        return tuple(OF_LIFE)[index // OFTEN * 7919 % len(OF_LIFE)]
+    return FOCI[index * 7919 % len(FOCI)]
 
 
 def _late(case: EpochCase, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -170,10 +178,14 @@ def _logged(op: Op) -> Op:
 
 
 class Course:
-    """Writes the steps of one case: records of several partitions, with cuts, starts and rollbacks between them."""
+    """Writes the steps of one case: records of several partitions, with cuts, starts and rollbacks between them.
 
-    def __init__(self, dice: Random, case: EpochCase, draft: Draft) -> None:
+    An `eventful` one has short epochs, and always starts and moves.
+    """
+
+    def __init__(self, dice: Random, case: EpochCase, draft: Draft, *, eventful: bool) -> None:
         self._dice = dice
+        self._eventful = eventful
         self._failures = Random(f"failures/{case.id}")
         self._case = case
         self._most_lanes = min(8, case.shards)
@@ -191,9 +203,9 @@ class Course:
     def steps(self) -> tuple[Step, ...]:
         """All steps."""
         dice = self._dice
-        walls = 0.08 if generator.waits_for_the_clock(self._case) else 0.01
-        size = dice.choice((4, 8, 15, 30, 60))
-        starts = dice.choice((0.0, 0.1, 0.3, 0.5))
+        walls = 0.25 if _waits(self._case) else 0.08 if generator.waits_for_the_clock(self._case) else 0.01
+        size = dice.choice((3, 4, 6) if self._eventful else (4, 8, 15, 30, 60))
+        starts = dice.choice((0.3, 0.5) if self._eventful else (0.0, 0.1, 0.3, 0.5))
         found: list[Step] = []
         for step in self._script.steps(dice.randrange(6, self._most_records), walls=walls, boom=False):
             found.append(self._input(step) if isinstance(step, Pipe) else step)
@@ -226,11 +238,17 @@ class Course:
         dice = self._dice
         again = dice.choice(("same", "more")) if dice.random() < 0.2 else ""
         mark, compact, copy = dice.random() < 0.2, dice.random() < 0.1, dice.random() < 0.2
-        return Cut(again, mark, compact, copy, fails=self._failures.random() < 0.2)
+        moves = self._eventful and dice.random() < 0.3
+        return Cut(again, mark, compact, copy, fails=self._failures.random() < 0.2, moves=moves)
 
     def _restart(self) -> Restart:
         dice = self._dice
         return Restart(self._lanes(), dice.choice(("kept", "deleted", "older", "ahead", "foreign")), tidy=dice.random() < 0.8)
+
+
+def _waits(case: EpochCase) -> bool:
+    """Whether a processor of the case lives by the wall clock."""
+    return any(op.args.get("fn") in WAITING for op in case.ops)
 
 
 def _global_topics(case: EpochCase) -> set[str]:

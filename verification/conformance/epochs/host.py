@@ -6,12 +6,14 @@ import tempfile
 from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.state import StoreSpec
 from verification.conformance.build import Effects, build
 from verification.conformance.epochs.course import Action, Feed, Run, course
+from verification.conformance.epochs.dsl import EpochDsl
 from verification.conformance.epochs.internals import (
     Application,
     Attempt,
@@ -25,6 +27,8 @@ from verification.conformance.epochs.internals import (
 )
 from verification.conformance.epochs.judge import Judge, Judged, Sent
 from verification.conformance.epochs.library import supplier
+from verification.conformance.epochs.lives import Begin, begins
+from verification.conformance.epochs.living import LIVES, Living
 from verification.conformance.epochs.router import Origin, origins_of
 from verification.conformance.epochs.spec import EpochCase, Restart
 
@@ -48,6 +52,8 @@ class Outcome:
     expected_failure: str | None = None
     failure: str | None = None
     unstable: str | None = None
+    unclosed: list[str] = field(default_factory=list)
+    """The processors that nobody has closed."""
     lane_changes: int = 0
     in_flight: int = 0
     in_columns: int = 0
@@ -57,31 +63,36 @@ class Outcome:
 
 def play(case: EpochCase) -> Outcome:
     """Take a case through its course, in the judge and in the host."""
+    Living.open.clear()
     with tempfile.TemporaryDirectory(prefix="penstock", dir=MEMORY if Path(MEMORY).is_dir() else None) as name:
         folder = Path(name)
-        topology = build(case, Effects(folder), supplier)
+        topology = build(case, Effects(folder), supplier, EpochDsl)
         if has_scattered_processors(topology):
             return Outcome(is_left_out=True)
+        judged = build(case, Effects(folder), supplier, partial(EpochDsl, is_judge=True))
         caching = case.settings.caching and not any(ways_of(topology).values())
         specs = specs_of(topology, caching=caching)
         outcome = Outcome(origins=origins_of(case.steps))
         # The judge's shards are created with the first epoch, when its punctuators begin to count.
         actions = list(course(case, topology))
         first = next((action.wall_clock for action in actions if isinstance(action, Run)), case.settings.wall_clock)
-        judge = Judge(topology, specs, case.shards, first)
+        judge = Judge(case, judged, specs_of(judged, caching=caching), first)
         origins = list(outcome.origins)
-        application = Application(topology, folder / "state", case.shards, origins, caching=caching, columns=case.columns)
+        how: dict[str, Any] = {"caching": caching, "columns": case.columns, "failures": case.failures}
+        application = Application(topology, folder / "state", case.shards, origins, **how)
         kept = kept_specs(topology, specs)
         try:
             with in_columns() as settled, nullcontext() if case.columns else in_small_pieces():
-                _Play(case, application, judge, outcome, folder / "copy", kept).all(actions)
+                _Play(case, application, judge, outcome, folder / "copy", kept).all(actions, begins(actions, case.in_flight))
             outcome.in_columns = len(settled)
             if outcome.failure is None and outcome.expected_failure is None:
                 outcome.expected_stores = judge.contents(kept)
                 outcome.stores, outcome.changelogs = application.contents(kept), application.rebuilt(kept)
                 outcome.expected_dropped = judge.dropped()
         finally:
+            application.close()
             judge.close()
+        outcome.unclosed = [type(living).__name__ for living in Living.open]
         return outcome
 
 
@@ -100,6 +111,7 @@ class _Play:
         self, case: EpochCase, application: Application, judge: Judge, outcome: Outcome, copy: Path, kept: list[StoreSpec]
     ) -> None:
         self._kept = kept
+        self._is_repeatable = not any(op.args.get("fn") in LIVES for op in case.ops)
         self._most_in_flight = case.in_flight
         self._flights: list[_Flight] = []
         self._application = application
@@ -109,15 +121,16 @@ class _Play:
         self._lanes = case.lanes
         self._application.start(case.lanes, case.settings.wall_clock, tidy=True)
 
-    def all(self, actions: list[Action]) -> None:
-        """Run everything, or up to the first failure."""
+    def all(self, actions: list[Action], begins: list[Begin]) -> None:
+        """Run everything, or up to the first failure; `begins` is what becomes of the processors in each epoch."""
+        following = iter(begins)
         for action in actions:
             if isinstance(action, Feed):
                 self._commit()  # an epoch that ran again would see another global table
                 self._judge.feed(action.record)
                 self._application.feed(action.record)
             elif isinstance(action, Run):
-                self._epoch(action)
+                self._epoch(action, next(following))
             else:
                 try:
                     self._restart(action.restart, action.ahead, action.wall_clock)
@@ -127,12 +140,12 @@ class _Play:
                 break
         self._commit()
 
-    def _epoch(self, action: Run) -> None:
+    def _epoch(self, action: Run, begin: Begin) -> None:
         outcome, judge, application = self._outcome, self._judge, self._application
         known = len(judge.outputs)
         before = judge.contents(self._kept) if self._most_in_flight else []
         try:
-            judge.epoch(action.records, outcome.origins, action.wall_clock)
+            judge.epoch(action.records, outcome.origins, action.wall_clock, begin)
         except Exception as error:  # noqa: BLE001 - a failing case is a result
             outcome.expected_failure = f"{type(error).__name__}: {error}"
             del judge.outputs[known:]
@@ -177,8 +190,8 @@ class _Play:
             self._outcome.dropped.update(attempt.dropped)
 
     def _note_difference(self, first: Attempt, again: Attempt) -> None:
-        """Check that an epoch that runs again with the same records gives the same rows."""
-        if first.records == again.records and first.sent != again.sent and self._outcome.unstable is None:
+        """Check that an epoch that runs again with the same records gives the same rows, unless attributes are in them."""
+        if self._is_repeatable and first.records == again.records and first.sent != again.sent and self._outcome.unstable is None:
             self._outcome.unstable = f"epoch {first.number}: {first.sent}, but {again.sent} when it ran again"
 
     def _after(self, action: Run) -> None:
@@ -189,6 +202,8 @@ class _Play:
             application.note_mark(action.wall_clock)
         if cut.copy:
             application.copy(self._copy)
+        if cut.moves:
+            application.move()
 
     def _restart(self, restart: Restart, ahead: Any, now: int) -> None:
         application = self._application

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.epochs import hops, output
+from penstock.epochs import hops, output, stays
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.home import Home, lane_as_of, open_lane
@@ -28,12 +29,17 @@ from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.restore import restore_lane
 from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control
-from penstock.handlers import ErrorHandlers
+from penstock.handlers import ErrorHandler, ErrorHandlers, log_and_continue, log_and_fail, retry
+from penstock.kafka.partitioner import with_all_names, with_partitions
 from penstock.lanes import gathering
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.failures import FailurePolicy
+from penstock.lanes.heap import TimeHeap
 from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import NOWHERE, At, Position, RawRecord
+from penstock.lanes.punctuation import Punctuators
+from penstock.lanes.residents import Residents
 from penstock.lanes.stores import OwnShard
 from penstock.operators.foreign_keys import SubscriptionSend
 from penstock.plan import Plan
@@ -46,17 +52,28 @@ from penstock.state import EngineKind, LaneState, Mark, StoreKind, StoreSpec, la
 from penstock.state.bounds import MAX_TIME
 from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology
 from penstock.topology.bindings import changelog_topic
-from verification.conformance.epochs.router import Arrived, Origin
+from verification.conformance.epochs.living import Living
+from verification.conformance.epochs.router import SINK_PARTITIONS, Arrived, Origin
 from verification.harness.rows import without_reports
 
 ID = "epochs"
+ATTEMPTS = 50
+"""More than any function needs."""
+
+HANDLERS: dict[str, ErrorHandler] = {
+    "fail": log_and_fail(),
+    "drop": log_and_continue(),
+    "retry": retry(attempts=ATTEMPTS, backoff="0ms", then=log_and_continue()),
+}
+"""What an application does about a function that fails, by name."""
+
 Log = list[tuple[bytes, bytes | None] | None]
 Contents = dict[str, list[Any]]
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def plan(topology: Topology) -> Plan:
-    """The plan of the current case, cached because it is used repeatedly."""
+    """The plan of the current case, of the host or of the judge, cached because it is used repeatedly."""
     return plan_of(topology)
 
 
@@ -147,8 +164,11 @@ class Task:
     A sub-topology has its own stream time, like a Kafka Streams task.
     """
 
-    def __init__(self, topology: Topology, specs: Mapping[str, StoreSpec], wall_clock: int, tables: GlobalTask) -> None:
+    def __init__(
+        self, topology: Topology, specs: Mapping[str, StoreSpec], wall_clock: int, tables: GlobalTask, failures: str
+    ) -> None:
         self._now = wall_clock
+        self._policy = FailurePolicy(ErrorHandlers(processing=HANDLERS[failures]))
         self.state = LaneState(memory_engine())
         self._topology = topology
         self._specs = specs
@@ -158,6 +178,7 @@ class Task:
         self._remembers_questions = any(
             isinstance(node, ProcessorNode) and isinstance(node.operator, SubscriptionSend) for node in topology.nodes.values()
         )
+        self._residents = [Residents() for _ in self._stages]
         self._lanes = self._bound()
         self.stage_of = {source: number for number, stage in enumerate(self._stages) for source in stage.sources}
         """The stage in which the records of a source enter."""
@@ -175,7 +196,10 @@ class Task:
             )
             for stage in self._stages
         ]
-        return [Lane(blueprint, shard, surroundings) for blueprint in blueprints]
+        return [
+            Lane(blueprint, shard, surroundings, self._policy, residents=residents)
+            for blueprint, residents in zip(blueprints, self._residents, strict=True)
+        ]
 
     @property
     def stages(self) -> range:
@@ -194,6 +218,19 @@ class Task:
         lane.intakes[source].process(key, value, timestamp, headers)
         lane.clocks.punctuate(stream_time)
         return lane.outbox.drain()
+
+    def begin_anew(self, wall_clock: int, *, is_start: bool) -> None:
+        """Let processors begin anew at this time: they are the same, but remember nothing."""
+        self._now = wall_clock
+        for lane, residents in zip(self._lanes, self._residents, strict=True):
+            for _, resident in residents:
+                if isinstance(resident.user_object, Living):
+                    resident.user_object.begin_anew(is_start=is_start)
+            for punctuators in _punctuators_of(lane):
+                waiting = [schedule for schedule in punctuators._heap if not schedule.cancelled]
+                punctuators._heap = TimeHeap(lambda schedule: schedule.due)
+                for schedule in waiting:
+                    punctuators.add(schedule)
 
     def tick(self, stage: int, wall_clock: int) -> list[Row]:
         """Set the wall clock; return what a stage sends because of it."""
@@ -215,7 +252,6 @@ class Task:
         self.state.commit(self.state.epoch + 1)
         if self._remembers_questions:
             self._dropped += sum((Counter(lane.outbox.dropped) for lane in self._lanes), Counter())
-            self.close()
             self._lanes = self._bound()
 
     def dropped(self) -> Counter[tuple[str, str]]:
@@ -228,8 +264,14 @@ class Task:
 
     def close(self) -> None:
         """Let processors clean up."""
-        for lane in self._lanes:
-            lane.close()
+        for residents in self._residents:
+            for failure in residents.close():
+                raise failure
+
+
+def _punctuators_of(lane: Lane) -> list[Punctuators]:
+    clocks = lane.clocks
+    return [clocks.wall_clock_punctuators, *(time.punctuators for time in clocks._stream_times.values())]
 
 
 def _position(place: tuple[str, int, int] | None, timestamp: int, headers: Headers) -> Position:
@@ -241,7 +283,7 @@ class Attempt(NamedTuple):
 
     number: int
     records: Sequence[Arrived]
-    sent: list[tuple[str, bytes | None, bytes | None, int, Headers]]
+    sent: list[tuple[str, bytes | None, bytes | None, int, Headers, int | None]]
     changes: list[tuple[str, int, bytes, bytes | None]]
     high_times: dict[int, int]
     dropped: Counter[tuple[str, str]]
@@ -259,12 +301,14 @@ class Application:
         *,
         caching: bool,
         columns: bool = False,
+        failures: str = "fail",
     ) -> None:
         self._topology = topology
         self._directory = directory
         self._shards = shards
         self._caching = caching
         self._columns = columns
+        self._failures = failures
         self._origins = tuple(origins)
         self._logs: defaultdict[Origin, Log] = defaultdict(list)
         self._ids: defaultdict[str, str] = defaultdict(lambda: "first")
@@ -276,20 +320,20 @@ class Application:
         self._high_times = dict.fromkeys(origins, NO_TIMESTAMP)
         self._mark: Mark | None = None
         self._global_logs: dict[str, list[Arrived]] = {}
-        self._program = _program(topology, str(directory), shards, 1, caching=caching, columns=columns)
+        self._processes: list[dict[Any, Any]] = [{}, {}]
+        """What each process knows about the stays of lanes in it; the first is the one that runs them now."""
+        self._program = self._program_of(1)
         self._codes = {name: code for code, name in enumerate(self._program.sources)}
 
     # ---- starts ---------------------------------------------------------------------------------------------------
 
     def start(self, lanes: int, now: int, *, tidy: bool) -> list[str]:
         """Start a new incarnation and restore it to the committed epoch; return in which state its lanes were found."""
+        self.close()
         self._starts += 1
         self._in_flight.clear()
         self._mark = None
-        self._program = replace(
-            _program(self._topology, str(self._directory), self._shards, lanes, caching=self._caching, columns=self._columns),
-            incarnation=f"start-{self._starts}",
-        )
+        self._program = replace(self._program_of(lanes), incarnation=f"start-{self._starts}")
         home = Home(str(self._directory), ID)
         home.take_over(self._program.incarnation)
         topics = self._changelogs()
@@ -302,6 +346,20 @@ class Application:
             home.forget_others(lanes)
         self._globals = self._global_tables()
         return [lane.found for lane in found]
+
+    def _program_of(self, lanes: int) -> Program:
+        options: dict[str, Any] = {"caching": self._caching, "columns": self._columns, "failures": self._failures}
+        return _program(self._topology, str(self._directory), self._shards, lanes, **options)
+
+    def move(self) -> None:
+        """Run the next epochs in another process."""
+        self._processes.reverse()
+
+    def close(self) -> None:
+        """End both processes."""
+        for known in self._processes:
+            with patch.object(stays, "_stays", known):
+                stays.end_stays()
 
     def _changelogs(self) -> list[str]:
         return [lanes_topic(ID), *(changelog_topic(ID, store) for store in self._program.logged_stores)]
@@ -324,7 +382,8 @@ class Application:
         """Replace the state directory with that of another application of the same name, with its own changelogs."""
         self.forget()
         with tempfile.TemporaryDirectory(dir=self._directory.parent) as folder:
-            other = Application(self._topology, Path(folder), self._shards, self._origins, caching=self._caching)
+            own: dict[str, Any] = {"caching": self._caching, "failures": self._failures}
+            other = Application(self._topology, Path(folder), self._shards, self._origins, **own)
             other._ids = defaultdict(lambda: "elsewhere")
             other._global_logs = self._global_logs
             other.start(lanes, now, tidy=True)
@@ -334,6 +393,7 @@ class Application:
                 other.note_mark(now)
             other.send(other.run((), now))
             other.run((), now)
+            other.close()
             other.come_to(self._directory)
 
     def come_to(self, directory: Path) -> None:
@@ -351,7 +411,8 @@ class Application:
         high_times = tuple(self._high_times_after(self._in_flight).values())
         epoch = Epoch(previous + 1, previous, now, self._origins, high_times, None, self._mark, committed=self._epoch)
         batch = pa.RecordBatch.from_pylist([self._row(record) for record in records], schema=INPUT)
-        table = without_reports(run_epoch(self._program, epoch, [batch]))
+        with patch.object(stays, "_stays", self._processes[0]):
+            table = without_reports(run_epoch(self._program, epoch, [batch]))
         return self._attempt(epoch.number, records, table)
 
     def _high_times_after(self, attempts: Iterable[Attempt]) -> dict[Origin, int]:
@@ -373,6 +434,7 @@ class Application:
 
     def _attempt(self, number: int, records: Sequence[Arrived], table: pa.Table) -> Attempt:
         attempt = Attempt(number, records, [], [], {}, Counter())
+        placed = _placed(table, self._program)
         for row in table.to_pylist():
             if row["kind"] == Kind.CONTROL:
                 control = decode_control(row["value"])
@@ -382,9 +444,9 @@ class Application:
             topic = row["topic"] if row["name"] < 0 else self._program.topics[row["name"]]
             if row["kind"] == Kind.CHANGELOG:
                 attempt.changes.append((topic, row["partition"], row["key"], row["value"]))
-            else:
+            elif row["kind"] == Kind.SINK:
                 headers = tuple((header["name"], header["value"]) for header in row["headers"] or ())
-                attempt.sent.append((topic, row["key"], row["value"], row["timestamp"], headers))
+                attempt.sent.append((topic, row["key"], row["value"], row["timestamp"], headers, next(placed)))
         return attempt
 
     @property
@@ -525,7 +587,27 @@ def in_small_pieces() -> Iterator[None]:
         yield
 
 
-def _program(topology: Topology, directory: str, shards: int, lanes: int, *, caching: bool, columns: bool = False) -> Program:
+def _placed(table: pa.Table, program: Program) -> Iterator[int | None]:
+    """The partitions into which a producer writes the rows that are sent, in order; None for any, as without a key."""
+    for rows in table.filter(pc.field("kind") == Kind.SINK).to_batches():
+        named, topics = with_all_names(rows, program.topics)
+        placed = with_partitions(named, topics, dict.fromkeys(topics, SINK_PARTITIONS)).column("partition")
+        is_any = pc.and_(
+            pc.is_null(rows.column("key")), pc.invert(pc.fill_null(pc.greater_equal(rows.column("partition"), 0), False))
+        )
+        yield from pc.if_else(is_any, None, placed).to_pylist()
+
+
+def _program(
+    topology: Topology,
+    directory: str,
+    shards: int,
+    lanes: int,
+    *,
+    caching: bool,
+    columns: bool = False,
+    failures: str = "fail",
+) -> Program:
     program = Program.of(
         ID,
         topology,
@@ -535,7 +617,7 @@ def _program(topology: Topology, directory: str, shards: int, lanes: int, *, cac
         directory=directory,
         engine=EngineKind.LMDB,
         incarnation="",
-        handlers=ErrorHandlers(),
+        handlers=ErrorHandlers(processing=HANDLERS[failures]),
         columns=columns,
     )
     if caching:

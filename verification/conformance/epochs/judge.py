@@ -16,7 +16,9 @@ from penstock.records import NO_TIMESTAMP, Headers
 from penstock.state import LaneState, StoreSpec
 from penstock.topology import SourceNode, Topology
 from verification.conformance.epochs.internals import GlobalTask, Task, first_writers
-from verification.conformance.epochs.router import Arrived, Origin, merged, shard_of
+from verification.conformance.epochs.lives import Begin
+from verification.conformance.epochs.router import Arrived, Origin, Partitions, merged, shard_of
+from verification.conformance.epochs.spec import EpochCase
 
 
 class Sent(NamedTuple):
@@ -27,6 +29,7 @@ class Sent(NamedTuple):
     value: bytes | None
     timestamp: int
     headers: Headers
+    partition: int | None = None
 
 
 class Cause(NamedTuple):
@@ -52,9 +55,10 @@ NO_CAUSE = Cause(None, -1, 0)
 class Judge:
     """All shards of an application."""
 
-    def __init__(self, topology: Topology, specs: Mapping[str, StoreSpec], shards: int, wall_clock: int) -> None:
+    def __init__(self, case: EpochCase, topology: Topology, specs: Mapping[str, StoreSpec], wall_clock: int) -> None:
         self._tables = GlobalTask(topology, specs)
-        self._tasks = [Task(topology, specs, wall_clock, self._tables) for _ in range(shards)]
+        self._tasks = [Task(topology, specs, wall_clock, self._tables, case.failures) for _ in range(case.shards)]
+        self._partitions = Partitions(topology, case.ops)
         self._stages = self._tasks[0].stages
         self._stage_of = self._tasks[0].stage_of
         self._first_writer = first_writers(topology)
@@ -63,9 +67,13 @@ class Judge:
         self._untimed: Counter[tuple[str, str]] = Counter()
         self.outputs: list[Judged] = []
 
-    def epoch(self, records: Sequence[Arrived], origins: Mapping[Origin, int], wall_clock: int) -> None:
+    def epoch(
+        self, records: Sequence[Arrived], origins: Mapping[Origin, int], wall_clock: int, begin: Begin = Begin.GO_ON
+    ) -> None:
         """Process what the wall clock causes, then each record and everything it causes, then the caches."""
         self._epoch += 1
+        for task in self._tasks if begin is not Begin.GO_ON else ():
+            task.begin_anew(wall_clock, is_start=begin is Begin.START)
         ticked = [
             (shard, task.tick(stage, wall_clock), stage) for stage in self._stages for shard, task in enumerate(self._tasks)
         ]
@@ -121,7 +129,8 @@ class Judge:
                     order = (self._stage_of[self._exchanges[row.topic].name], sending if is_again else turn, (*path, number))
                     heapq.heappush(waiting, (*order, sender, row, hops))
                 else:
-                    leaving = Sent(row.topic, row.key, row.value, row.timestamp, row.headers)
+                    partition = self._partitions.of(row.topic, row.key)
+                    leaving = Sent(row.topic, row.key, row.value, row.timestamp, row.headers, partition)
                     self.outputs.append(Judged(leaving, sender, cause._replace(hops=hops), (self._epoch, sending)))
 
         send(shard, rows, stage, 0, (), 0)

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock import Processor, PunctuationType, Record
 from verification.conformance import processors
+from verification.conformance.epochs.living import LIVES, maker
 from verification.conformance.functions import clip, show
 
 
@@ -111,4 +112,6 @@ def supplier(name: str, args: dict[str, Any]) -> Callable[[], Any]:
         "latest": lambda: Latest(store),
         **{kind: partial(OwnKeys, store, kind) for kind in OWN_KEYS},
     }
+    if name in LIVES:
+        return maker(name, args)
     return makers[name] if name in makers else processors.supplier(name, args)

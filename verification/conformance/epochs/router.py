@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import heapq
+import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.records import NO_TIMESTAMP, Headers, SourceRecord
-from penstock.topology import SourceNode, Topology
+from penstock.serdes import SessionWindowed, TimeWindowed
+from penstock.topology import SinkNode, SourceNode, Topology
 from verification.conformance.epochs.spec import Input
 from verification.conformance.run import to_bytes
-from verification.conformance.spec import Step
+from verification.conformance.spec import Op, Step
 
 Origin = tuple[str, int]
 """A topic and a partition of it."""
+
+SINK_PARTITIONS = 4
+"""The number of partitions of topics that are written."""
 
 SPELLINGS = ('{{"k":"{0}"}}', '{{"k": "{0}"}}', ' {{ "k" :"{0}"}} ', '{{"k":"{0}" }}\n')
 """Encodings of one JSON key; the first is Penstock's."""
@@ -40,6 +45,52 @@ class Arrived:
 def shard_of(key: bytes, shards: int) -> int:
     """The shard of a key."""
     return zlib.crc32(key) % shards
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's hash of a key, by its definition."""
+    factor, mask = 0x5BD1E995, 0xFFFFFFFF
+    found, whole = 0x9747B28C ^ len(data), len(data) // 4 * 4
+    for (word,) in struct.iter_unpack("<I", data[:whole]):
+        mixed = word * factor & mask
+        found = (found * factor & mask) ^ ((mixed ^ mixed >> 24) * factor & mask)
+    if data[whole:]:
+        found = (found ^ int.from_bytes(data[whole:], "little")) * factor & mask
+    found = (found ^ found >> 13) * factor & mask
+    return found ^ found >> 15
+
+
+class Partitions:
+    """The partitions of what sinks write: of a windowed key, the key within decides."""
+
+    def __init__(self, topology: Topology, ops: Iterable[Op]) -> None:
+        sinks = [node for node in topology.nodes.values() if isinstance(node, SinkNode) and not node.internal]
+        written: list[str] = [
+            op.args["topic"] for op in ops if op.verb in {"stream_to", "stream_to_dynamic", "topology_add_sink"}
+        ]
+        self._sinks: dict[str, SinkNode] = dict(zip(written, sinks, strict=True))
+
+    def of(self, topic: str, key: bytes | None) -> int | None:
+        """The partition of a record; None if it may be any."""
+        node = self._sink(topic)
+        if node.partitioner is not None:
+            return 0
+        if key is None:
+            return None
+        return (murmur2(key[: len(key) - _times_behind(node)]) & 0x7FFFFFFF) % SINK_PARTITIONS
+
+    def are_by_key(self, topic: str) -> bool:
+        """Whether nothing but the whole key decides."""
+        node = self._sink(topic)
+        return node.partitioner is None and not _times_behind(node)
+
+    def _sink(self, topic: str) -> SinkNode:
+        return self._sinks.get(topic) or self._sinks[topic.rpartition("-")[0]]
+
+
+def _times_behind(sink: SinkNode) -> int:
+    """The bytes of a window's times behind the key: its start, or the start and the end of a session."""
+    return 8 if isinstance(sink.key, TimeWindowed) else 16 if isinstance(sink.key, SessionWindowed) else 0
 
 
 def spelt(serde: str, step: Input) -> bytes | None:

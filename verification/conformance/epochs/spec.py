@@ -23,6 +23,7 @@ class Cut(Step):
     `again`: it ran before and was not committed, with the `same` records, or with `more`: the rest of them is then the next
     epoch. `mark`: the lanes save a mark in the next epoch. `compact`: the changelogs are compacted. `copy`: the state
     directory is copied. `fails`: the next commit fails, all lanes are rolled back, and all epochs in flight run again.
+    `moves`: the next epochs run in another process.
     """
 
     again: str = ""
@@ -30,6 +31,7 @@ class Cut(Step):
     compact: bool = False
     copy: bool = False
     fails: bool = False
+    moves: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,12 @@ class Restart(Step):
 class EpochCase(Case):
     """A case for the epoch host: its number of shards, of lanes at first, and of epochs in flight while the next one runs.
 
-    With `columns`, expressions are computed in columns where they can be, however few records there are.
+    With `columns`, expressions are computed in columns where they can be, however few records there are. `failures` is what the
+    application does about a function that fails: it ends (`fail`), drops the record, or retries the function first.
     """
 
     shards: int = 1
     lanes: int = 1
     in_flight: int = 0
     columns: bool = False
+    failures: str = "fail"

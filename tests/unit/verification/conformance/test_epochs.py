@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from verification.conformance.build import Effects, build
 from verification.conformance.epochs import generator
 from verification.conformance.epochs.compare import differences
 from verification.conformance.epochs.course import Feed, Run, Start, course
+from verification.conformance.epochs.dsl import EpochDsl
 from verification.conformance.epochs.host import Outcome, play
-from verification.conformance.epochs.internals import contents_of, kept_specs, specs_of
+from verification.conformance.epochs.internals import HANDLERS, contents_of, kept_specs, specs_of
 from verification.conformance.epochs.judge import NO_CAUSE, Cause, Judge, Judged, Sent
 from verification.conformance.epochs.library import supplier
 from verification.conformance.epochs.planted import MUTANTS
@@ -53,7 +55,7 @@ def record(key: str | None, value: str = "v", at: int = 0, partition: int = 0, b
 
 
 def topology_of(case: EpochCase, folder: Path) -> Topology:
-    return build(case, Effects(folder), supplier)
+    return build(case, Effects(folder), supplier, EpochDsl)
 
 
 class TestGenerator:
@@ -164,7 +166,7 @@ class TestCourse:
 
 def is_comparable(case: EpochCase, topology: Topology) -> bool:
     """Whether the test driver is comparable: it has one stream time for all sub-topologies and all topics of a pattern."""
-    asks_for_time = any(op.args.get("fn") in {"stream_timer", "metadata"} for op in case.ops)
+    asks_for_time = any(op.args.get("fn") in {"stream_timer", "metadata", "late_stream", "once_stream"} for op in case.ops)
     by_pattern = any("pattern" in op.args and "timestamp" in op.args for op in case.ops)
     return not by_pattern and not (asks_for_time and len(topology.groups()) > 1)
 
@@ -180,7 +182,7 @@ class TestJudge:
             topology = topology_of(case, folder)
             if is_comparable(case, topology):
                 compared += 1
-                assert_is_the_driver(case, topology)
+                assert_is_the_driver(case, topology, folder)
         assert compared > 40
 
     def test_an_exchange_routes_to_the_shard_of_the_new_key(self, tmp_path: Path) -> None:
@@ -207,7 +209,7 @@ class TestJudge:
 
 
 def judged(case: EpochCase, topology: Topology) -> Judge:
-    judge = Judge(topology, specs_of(topology, caching=False), case.shards, case.settings.wall_clock)
+    judge = Judge(case, topology, specs_of(topology, caching=False), case.settings.wall_clock)
     for action in course(case, topology):
         if isinstance(action, Feed):
             judge.feed(action.record)
@@ -216,15 +218,16 @@ def judged(case: EpochCase, topology: Topology) -> Judge:
     return judge
 
 
-def assert_is_the_driver(case: EpochCase, topology: Topology) -> None:
+def assert_is_the_driver(case: EpochCase, topology: Topology, folder: Path) -> None:
     specs = specs_of(topology, caching=False)
     # A buffer remembers where a record was read; behind an exchange the driver names that.
     kept = [spec for spec in kept_specs(topology, specs) if spec.layout not in {RawLayout.HELD, RawLayout.WAITING}]
     places = sorted({(step.topic, step.partition) for step in case.steps if isinstance(step, Input)})
     origins = {place: number for number, place in enumerate(places)}
-    judge = Judge(topology, specs, 1, case.settings.wall_clock)
+    judge = Judge(case, build(case, Effects(folder), supplier, partial(EpochDsl, is_judge=True)), specs, case.settings.wall_clock)
     now = case.settings.wall_clock
-    with TopologyTestDriver(topology, wall_clock=now, caching=False) as driver:
+    with TopologyTestDriver(topology, wall_clock=now, caching=False, processing_errors=HANDLERS[case.failures]) as driver:
+        driver.seed = None  # processors live as long as the driver, and as the judge's
         for action in course(case, topology):
             failures = []
             try:
@@ -251,7 +254,7 @@ def assert_is_the_driver(case: EpochCase, topology: Topology) -> None:
         sent = {topic: [Sent(*row[:5]) for row in rows] for topic, rows in driver._outputs.items() if rows}
         expected: dict[str, list[Sent]] = {}
         for row in judge.outputs:
-            expected.setdefault(row.sent.topic, []).append(row.sent)
+            expected.setdefault(row.sent.topic, []).append(row.sent._replace(partition=None))
         assert expected == sent, case.id
         assert judge.contents(kept) == [contents_of(driver._state, kept)], case.id
 

@@ -15,7 +15,7 @@ from penstock.state import EngineKind
 
 
 @contextmanager
-def program_of(topology: Topology, lanes: int) -> Iterator[Program]:
+def program_of(topology: Topology, lanes: int, shards: int = 8) -> Iterator[Program]:
     """The program, while its directory exists."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         Home(directory, "bench").take_over("one")
@@ -24,7 +24,7 @@ def program_of(topology: Topology, lanes: int) -> Iterator[Program]:
             topology,
             plan(topology),
             lanes=lanes,
-            shards=8,
+            shards=shards,
             directory=directory,
             engine=EngineKind.LMDB,
             incarnation="one",

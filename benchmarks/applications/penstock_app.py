@@ -140,7 +140,9 @@ def main(topologies: Topologies) -> None:
     """Run one of the topologies until SIGTERM."""
     name, sources, sink, application_id, bootstrap_servers, state_dir, lanes = sys.argv[1:]
     built = topology(name, sources.split(","), sink, topologies)
-    App(application_id, built).run(bootstrap_servers=bootstrap_servers, lanes=int(lanes), state_dir=state_dir)
+    App(application_id, built).run(
+        bootstrap_servers=bootstrap_servers, lanes=int(lanes), shards=max(8, 4 * int(lanes)), state_dir=state_dir
+    )
 
 
 if __name__ == "__main__":

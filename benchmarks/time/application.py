@@ -39,5 +39,5 @@ def enriched(source: str, sink: str, url: str, concurrency: int) -> Topology:
 if __name__ == "__main__":
     source, sink, application_id, bootstrap_servers, state_dir, url, concurrency, epoch_records = sys.argv[1:]
     App(application_id, enriched(source, sink, url, int(concurrency))).run(
-        bootstrap_servers=bootstrap_servers, lanes=2, state_dir=state_dir, max_epoch_records=int(epoch_records)
+        bootstrap_servers=bootstrap_servers, lanes=2, shards=8, state_dir=state_dir, max_epoch_records=int(epoch_records)
     )

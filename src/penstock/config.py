@@ -69,10 +69,10 @@ class Config:
         schema_registry: How to reach the schema registry, by Confluent's names: `url`, `basic.auth.user.info` or
             `bearer.auth.token`, `ssl.ca.location` and others (docs/schema-registry.md), with references as in `kafka`.
         guarantee: Exactly once, or at least once.
-        lanes: How many lanes share the work, at most one per shard; by default, one per core. On a cluster it
-            must be set.
-        shards: How many shards the keys are divided into: the largest number of lanes ever possible. Fixed at the first start;
-            by default 4 for each lane, at least 8, and on a cluster at least 256.
+        lanes: How many lanes share the work, at most one per shard; by default, one per core, as far as there are shards. On a
+            cluster it must be set.
+        shards: How many shards the keys are divided into, each with stores and a stream time of its own: the largest number of
+            lanes ever possible. Fixed at the first start; by default, the partitions of the widest source topic at that time.
         epoch_interval_ms: The minimum time between the starts of two epochs; the setting is `epoch_interval`, a duration. By
             default 100 ms, and 50 ms with the local engine.
         max_epoch_records: The most records of an epoch.

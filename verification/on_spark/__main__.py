@@ -116,6 +116,7 @@ def _row(
             "PENSTOCK_STATE_DIR": f"{directory}/state",
             "PENSTOCK_ADMIN_ADDRESS": "off",
             "PENSTOCK_LANES": str(lanes),
+            "PENSTOCK_SHARDS": "32",
             "SPARK": json.dumps({} if cluster is None else cluster.settings),
             "PLANT": "1" if is_planted else "",
             "SLOTS": str(wanted),

@@ -55,7 +55,7 @@ class Constants:
     copies: float = field(default=2, metadata=_of("files per lane", "assumed: a copy or a rebuilt file beside the current one"))
     restore_rows: float = field(default=200_000, metadata=_of("rows/s per lane", f"{PROTOTYPE}: rebuilt from changelogs"))
     headroom: float = field(default=2, metadata=_of("times", "assumed: what an outage has left is made up in the same time"))
-    shards_per_lane: float = field(default=4, metadata=_of("shards", "default of `shards`"))
+    shards_per_lane: float = field(default=4, metadata=_of("shards", "assumed: room for four times the lanes"))
     epochs_in_flight: float = field(default=1, metadata=_of("epochs", "default of `epochs_in_flight`"))
     held_rows: float = field(default=2, metadata=_of("times", "assumed: an epoch's rows as a table and in the producer's queue"))
     request_ms: float = field(default=0.52, metadata=_of("ms per slot and step", "`make bench-engine`: there and back"))

@@ -14,7 +14,7 @@ from penstock.kafka.broker_facts import ClusterFacts, TopicFacts, describe_clust
 from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.topics import Topic, Topics, check
-from penstock.runtime.truth import Truth, program_of, settled
+from penstock.runtime.shards import looking
 
 _TIMEOUT_MS = 15_000
 """How long to wait for brokers at most: an application may wait longer."""
@@ -72,9 +72,7 @@ def _transactions(cluster: ClusterFacts) -> Finding:
 
 def _application(app: App, config: Config, admin: Any, cluster: ClusterFacts) -> Iterator[Finding]:
     topics = Topics(admin, config.broker_timeout_ms)
-    config = settled(app.application_id, config, topics)
-    program = program_of(app.application_id, app.topology, app.error_handlers, config, incarnation="")
-    truth = Truth(app.topology, program, config, topics)
+    truth = looking(app.application_id, app.topology, app.error_handlers, config, topics)
     read, written = set(truth.read_topics) - truth.table_topics, set(truth.written_topics)
     wanted = {topic.name: topic for topic in truth.internal_topics}
     found = topics.describe(read | written | wanted.keys())

@@ -70,7 +70,7 @@ def past(
     if newest.shards != shards and newest.fingerprint != NO_STATE:
         raise StateError(
             f"The committed state has shards={newest.shards}, but the application was started with shards={shards}. The number "
-            f"of shards cannot change."
+            f"of shards cannot change: set shards to {newest.shards}, or leave it out."
         )
     own = {partition for partition in metadata if partition[0] in topic_ids}
     progress = Progress(

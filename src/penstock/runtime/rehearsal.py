@@ -16,7 +16,7 @@ from penstock.kafka.offsets import refuse_members
 from penstock.kafka.topics import InternalTopic, Topic, Topics, check, partitions_of
 from penstock.plan import Changes, Verdict, convertible, renamed_stores, source_changes, store_changes
 from penstock.runtime.committed import refuse_lost_changelogs, refuse_state_without_offsets
-from penstock.runtime.truth import Truth, program_of, settled
+from penstock.runtime.shards import looking
 from penstock.topology import Topology
 from penstock.topology.bindings import changelog_topic
 
@@ -27,10 +27,8 @@ def rehearse(application_id: str, topology: Topology, handlers: ErrorHandlers, c
     """Return what a start would do."""
     admin = open_admin(config)
     topics = Topics(admin, config.broker_timeout_ms)
-    config = settled(application_id, config, topics)
-    program = program_of(application_id, topology, handlers, config, incarnation="")
-    truth = Truth(topology, program, config, topics)
-    committed = truth.last_facts
+    truth = looking(application_id, topology, handlers, config, topics)
+    program, committed = truth.program, truth.last_facts
     refusals: list[str] = []
 
     def attempt(step: Callable[[], T]) -> T | None:

@@ -22,7 +22,6 @@ from penstock.kafka.topics import Topic, Topics
 from penstock.records import NO_TIMESTAMP, Partition
 from penstock.runtime.committed import facts_in, last_epoch
 from penstock.runtime.past import NO_STATE
-from penstock.runtime.truth import shards_of_new
 
 KEPT = "kept"
 """Replaces the topology's fingerprint if no committed offset has it any more."""
@@ -147,7 +146,7 @@ def base_of_no_state(config: Config) -> CommitMetadata:
         incarnation=uuid.uuid4().hex,
         fingerprint=NO_STATE,
         lanes=config.lanes or 1,
-        shards=shards_of_new(config),
+        shards=config.shards or 1,  # of no state: the next start decides
         high_time=NO_TIMESTAMP,
         topic_id=None,
     )

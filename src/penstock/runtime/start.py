@@ -62,13 +62,14 @@ from penstock.runtime.publishing import new_publisher
 from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.renames import Renames
 from penstock.runtime.set_up import TaskSetUp
+from penstock.runtime.shards import settled
 from penstock.runtime.standby import Readiness, refuse_refused, stand_by
 from penstock.runtime.state_copies import state_copies
 from penstock.runtime.table_topics import global_tables
 from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
 from penstock.runtime.time_order import TimeOrder, is_timed
 from penstock.runtime.topic_watch import Growth, TopicWatch
-from penstock.runtime.truth import Position, Truth, program_of, settled
+from penstock.runtime.truth import Position, Truth, program_of
 from penstock.settings import revealed
 from penstock.telemetry import logs
 from penstock.telemetry.spans import Tracing
@@ -139,7 +140,7 @@ class Start:
         self.closers.append(hosts.close)
         admin = reach_brokers(self._config)
         topics = Topics(admin, self._config.broker_timeout_ms)
-        self._config = settled(self._id, self._config, topics)
+        self._config = settled(Truth(self._topology, self._program, self._config, topics), self._config, topics)
         self._program = program_of(self._id, self._topology, self._handlers, self._config, self._program.incarnation)
         prepare = logs.worker_set_up(self._config, self.labels)
         tasks = TaskSetUp(prepare, self._patience_s, self._global_topics, lambda: self._ending)
@@ -247,6 +248,8 @@ class Start:
     def _log_changes(self, position: Position) -> None:
         """Log what has changed since the last commit."""
         before = position.before
+        if before is None:
+            _log.info("first start, with %d shards: that is the most lanes, and does not change", self._program.shards)
         for topic, epoch in before.resumed.items() if before is not None else ():
             _log.info("topic %s was last read in epoch %d: resuming where it stopped", topic, epoch)
         for topic, partition in sorted(before.added) if before is not None else ():

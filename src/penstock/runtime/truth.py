@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,32 +51,16 @@ from penstock.topology.bindings import changelog_topic
 _log = logging.getLogger(__name__)
 
 
-SHARDS_PER_LANE, LEAST_SHARDS, LEAST_ON_CLUSTER = 4, 8, 256
-"""How many shards a new application has by default. Each costs a partition of every changelog, and about a millisecond of every
-small epoch; with fewer, the number of lanes could hardly grow. A cluster may become much larger, and has no small epochs."""
-
-
-def settled(application_id: str, config: Config, topics: Topics) -> Config:
-    """Return the settings with the number of shards of the first start, unless they set it."""
-    found = topics.seen([lanes_topic(application_id)]) if config.shards is None else {}
-    return replace(config, shards=next(topic.partitions for topic in found.values())) if found else config
-
-
-def shards_of_new(config: Config) -> int:
-    """Return the number of shards that a new application has."""
-    least = LEAST_ON_CLUSTER if config.is_spread else LEAST_SHARDS
-    return config.shards or max(least, SHARDS_PER_LANE * (config.lanes or os.cpu_count() or 1))
-
-
 def program_of(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, incarnation: str) -> Program:
-    """Return the program that a start with these settings runs."""
-    shards = shards_of_new(config)
+    """Return the program that a start with these settings runs. Until they are `settled`, it has as many shards as lanes."""
+    lanes = config.lanes or os.cpu_count() or 1
+    shards = config.shards or lanes
     return Program.of(
         application_id,
         topology,
         plan(topology),
         _registry(config),
-        lanes=config.lanes or min(os.cpu_count() or 1, shards),
+        lanes=min(lanes, shards),
         shards=shards,
         directory=str(config.state_dir.absolute()),
         engine=EngineKind(config.store_engine),
@@ -117,7 +101,7 @@ class Truth:
 
     def __init__(self, topology: Topology, program: Program, config: Config, topics: Topics) -> None:
         self._topology = topology
-        self._program = program
+        self.program = program
         self._id = program.application_id
         self._config = config
         self._topics = topics
@@ -131,7 +115,7 @@ class Truth:
 
     def matched_topics(self) -> dict[str, SourceNode]:
         """Return `read_topics` with patterns as they match now. The application's own topics match no pattern."""
-        sources = [node for node in self._program.nodes.values() if isinstance(node, SourceNode) and not node.internal]
+        sources = [node for node in self.program.nodes.values() if isinstance(node, SourceNode) and not node.internal]
         found = {topic: node for node in sources for topic in node.topics}
         patterns = [node for node in sources if node.pattern is not None]
         names = {name for name in self._topics.names() if not _is_own(self._id, name)} if patterns else set()
@@ -149,9 +133,9 @@ class Truth:
     @cached_property
     def written_topics(self) -> frozenset[str]:
         """The topics with fixed names that are written, including dead-letter topics."""
-        sinks = {node.topic for node in self._program.nodes.values() if isinstance(node, SinkNode) and not node.internal}
+        sinks = {node.topic for node in self.program.nodes.values() if isinstance(node, SinkNode) and not node.internal}
         fixed = {topic for topic in sinks if isinstance(topic, str)}
-        return frozenset(fixed | self._program.handlers.dead_letter_topics() | self._topology.dead_letter_topics())
+        return frozenset(fixed | self.program.handlers.dead_letter_topics() | self._topology.dead_letter_topics())
 
     def existing_topics(self) -> tuple[dict[str, Topic], dict[str, Topic]]:
         """Return the topics that are read, and those that are written, except its own; raises if one does not exist."""
@@ -173,7 +157,7 @@ class Truth:
     @property
     def internal_topics(self) -> list[InternalTopic]:
         """The application's own topics, with the settings they need."""
-        program, shards = self._program, self._program.shards
+        program, shards = self.program, self.program.shards
         changelogs = [
             InternalTopic(changelog_topic(self._id, store), shards, changelog_config(program.specs[store]))
             for store in program.logged_stores
@@ -196,8 +180,8 @@ class Truth:
     @cached_property
     def changelogs(self) -> list[Partition]:
         """The partitions from which shards are restored: those of the stores' changelogs, and of the lanes' topic."""
-        topics = [lanes_topic(self._id), *(changelog_topic(self._id, store) for store in self._program.logged_stores)]
-        return [(topic, shard) for topic in topics for shard in range(self._program.shards)]
+        topics = [lanes_topic(self._id), *(changelog_topic(self._id, store) for store in self.program.logged_stores)]
+        return [(topic, shard) for topic in topics for shard in range(self.program.shards)]
 
     def source_of(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the index of the source that reads each topic in epochs; global topics are not read in epochs."""
@@ -205,14 +189,13 @@ class Truth:
 
     def codes(self, read: Mapping[str, SourceNode]) -> dict[str, int]:
         """As `source_of`, for topics with their sources."""
-        program = self._program
+        program = self.program
         own = {name: code for code, name in enumerate(program.sources) if name not in program.global_stores.values()}
         return {topic: own[node.name] for topic, node in read.items() if node.name in own}
 
     def partitions(self, sources: Mapping[str, Topic]) -> list[Partition]:
         """Return the partitions that epochs read."""
-        if not self.source_of(self.read_topics):
-            raise TopologyError("The topology reads no topic, but epochs are committed with offsets of their input. Read one.")
+        refuse_no_input(self.source_of(self.read_topics))
         return [(name, number) for name in sorted(self.source_of(sources)) for number in range(sources[name].partitions)]
 
     # ---- the position of the application ------------------------------------------------------------------------------
@@ -247,7 +230,7 @@ class Truth:
         of_left = [(topic.name, number) for topic in left for number in range(topic.partitions)]
         patterns = {topic: node.pattern.pattern for topic, node in self.read_topics.items() if node.pattern is not None}
         own = {topic: topic_ids[topic] for topic, _ in partitions}
-        before = past(self.offsets([*partitions, *of_left]), own, self._program.shards, self.last_facts, patterns)
+        before = past(self.offsets([*partitions, *of_left]), own, self.program.shards, self.last_facts, patterns)
         begins, ends = self._topics.begin_offsets(partitions), self._topics.end_offsets(partitions)
         known = before.progress if before else Progress(-1, {}, {})
         lost = lost_input(known.offsets, begins, ends)
@@ -280,7 +263,7 @@ class Truth:
     @property
     def facts(self) -> TopologyFacts:
         """The facts of the topology on which its committed state will depend."""
-        return facts(self._topology, self._program.plan.fingerprint, self._program.incarnation)
+        return facts(self._topology, self.program.plan.fingerprint, self.program.incarnation)
 
     def rows(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[LogRows]:
         """Yield the committed rows of the application's own topics, from `begins` to `ends`."""
@@ -299,6 +282,12 @@ class Truth:
         refuse_incompatible(known, self.facts, convertible(stores), renamed_stores(stores))
         target = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
         return target, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
+
+
+def refuse_no_input(topics: Collection[str]) -> None:
+    """Raise if epochs read no topic."""
+    if not topics:
+        raise TopologyError("The topology reads no topic, but epochs are committed with offsets of their input. Read one.")
 
 
 def _is_own(application_id: str, topic: str) -> bool:

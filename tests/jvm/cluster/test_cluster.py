@@ -138,6 +138,7 @@ def own_settings(directory: Path, broker: Broker, spark: Mapping[str, str]) -> d
         "PENSTOCK_STATE_DIR": str(directory / "driver"),
         "PENSTOCK_ADMIN_ADDRESS": "off",
         "PENSTOCK_LANES": str(LANES),
+        "PENSTOCK_SHARDS": "256",
     }
 
 

@@ -55,8 +55,9 @@ def started(
     path: Path, broker: Broker, engine: Mapping[str, str] = LOCAL, /, program: Sequence[str] = (), **settings: str
 ) -> Iterator[subprocess.Popen[str]]:
     """An application that runs; `program` runs it if it is not Python."""
-    own = {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_LANES": "2", "PENSTOCK_ADMIN_ADDRESS": "127.0.0.1:0"}
-    environment = {**os.environ, **own, **engine, **settings}
+    own = {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_ADMIN_ADDRESS": "127.0.0.1:0"}
+    parts = {"PENSTOCK_LANES": "2", "PENSTOCK_SHARDS": "8"}  # whatever partitions the topics have
+    environment = {**os.environ, **own, **parts, **engine, **settings}
     with path.with_suffix(".log").open("a") as log:
         command = [*(program or [sys.executable]), str(path)]
         with subprocess.Popen(command, env=environment, cwd=path.parent, stdout=log, stderr=log, text=True) as process:

@@ -65,6 +65,7 @@ def told(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Told:
         **os.environ,
         "PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
         "PENSTOCK_LANES": "2",
+        "PENSTOCK_SHARDS": "8",
         "PENSTOCK_TRACING": "true",
     }
     done = subprocess.run(

@@ -35,11 +35,3 @@ def test_by_default_there_is_a_lane_per_core_but_none_without_a_shard(
 def test_a_configured_number_of_lanes_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert program(tmp_path, lanes=8, shards=8).lanes == 8
-
-
-@pytest.mark.parametrize(("cores", "lanes", "shards"), [(None, None, 8), (2, None, 8), (2, 3, 12), (16, None, 64), (16, 2, 8)])
-def test_a_new_application_has_four_shards_for_each_lane(
-    cores: int | None, lanes: int | None, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: cores)
-    assert program(tmp_path, lanes=lanes).shards == shards

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,22 +19,23 @@ from penstock.kafka.topics import Topic
 from penstock.plan import TopologyFacts
 from penstock.records import Partition
 from penstock.runtime.past import Lost
-from penstock.runtime.truth import Position, Truth, program_of, settled, shards_of_new
+from penstock.runtime.truth import Position, Truth, program_of
 
 SEVEN = CommitMetadata(epoch=7, incarnation="a1", fingerprint="f", lanes=2, shards=8, high_time=99, topic_id=None, partitions=2)
 
 
 class Topics:
-    """Topics of two partitions each, with offsets from 20 to 200."""
+    """Topics of two partitions each, unless others are given; with offsets from 20 to 200."""
 
-    def __init__(self, *names: str) -> None:
-        self._names = set(names)
+    def __init__(self, *names: str, **partitions: int) -> None:
+        self._names = {*names, *partitions}
+        self.partitions = partitions
 
     def names(self) -> set[str]:
         return self._names
 
     def seen(self, names: Iterable[str]) -> dict[str, Topic]:
-        return {name: Topic(name, f"id-{name}", 2, {}) for name in names if name in self._names}
+        return {name: Topic(name, f"id-{name}", self.partitions.get(name, 2), {}) for name in names if name in self._names}
 
     describe = seen
 
@@ -81,31 +82,6 @@ def reading(*topics: Any, reset: str | None = None) -> Topology:
 
 def facts(*sources: str) -> TopologyFacts:
     return TopologyFacts("f", {}, list(sources), incarnation="a1")
-
-
-class TestShards:
-    @pytest.mark.parametrize(
-        ("given", "topics", "shards"), [(None, ("app-lanes-changelog",), 2), (None, (), None), (5, ("app-lanes-changelog",), 5)]
-    )
-    def test_the_number_of_the_first_start_is_kept_unless_one_is_set(
-        self, given: int | None, topics: tuple[str, ...], shards: int | None
-    ) -> None:
-        config = Config(kafka={"bootstrap.servers": "nowhere:1"}, shards=given)
-        assert settled("app", config, cast("Any", Topics(*topics))).shards == shards
-
-    @pytest.mark.parametrize(
-        ("master", "lanes", "given", "shards"),
-        [
-            ("local[2]", 1, None, 8),
-            ("local[2]", 6, None, 24),
-            ("yarn", 6, None, 256),
-            ("yarn", 100, None, 400),
-            ("yarn", 6, 32, 32),
-        ],
-    )
-    def test_there_is_room_to_grow(self, master: str, lanes: int, given: int | None, shards: int) -> None:
-        config = Config(kafka={"bootstrap.servers": "nowhere:1"}, spark={"master": master}, lanes=lanes, shards=given)
-        assert shards_of_new(config) == shards
 
 
 class TestTopics:
@@ -157,7 +133,7 @@ class TestTopics:
 
 class TestPosition:
     def test_offsets_of_topics_that_are_no_longer_read_are_requested_too(self) -> None:
-        truth = Asked(reading("renamed", reset="latest"), Topics("renamed", "old-1", "other"))
+        truth = Asked(reading("renamed", reset="latest"), Topics("renamed", "old-1", "other"), shards=8)
         truth.last_facts = facts("old-.*")
         truth.found = {("old-1", number): (100, SEVEN.encode()) for number in range(2)}
         position = truth.at("renamed")
@@ -166,20 +142,20 @@ class TestPosition:
         assert position.start.offsets == {("renamed", 0): 200, ("renamed", 1): 200}
 
     def test_new_partitions_start_at_their_beginning_whatever_the_reset_position(self) -> None:
-        truth = Asked(reading("in", reset="latest"), Topics("in"))
+        truth = Asked(reading("in", reset="latest"), Topics("in"), shards=8)
         truth.last_facts = facts("in")
         truth.found = {("in", 0): (100, replace(SEVEN, partitions=1).encode())}
         assert truth.at("in").start.offsets == {("in", 0): 100, ("in", 1): 20}
 
     def test_lost_input_aborts_the_start(self) -> None:
-        truth = Asked(reading("in"), Topics("in"))
+        truth = Asked(reading("in"), Topics("in"), shards=8)
         truth.last_facts = None
         truth.found = {("in", 0): (5, SEVEN.encode()), ("in", 1): (100, SEVEN.encode())}
         with pytest.raises(TopicError, match="in-0: records from offset 5 to 20 were deleted before they were read"):
             truth.at("in")
 
     def test_lost_input_is_skipped_if_the_setting_says_so(self) -> None:
-        truth = Asked(reading("in"), Topics("in"), on_lost_input="continue")
+        truth = Asked(reading("in"), Topics("in"), shards=8, on_lost_input="continue")
         truth.last_facts = None
         truth.found = {("in", 0): (5, SEVEN.encode()), ("in", 1): (300, SEVEN.encode())}
         position = truth.at("in")

@@ -86,7 +86,9 @@ SETTINGS: Mapping[str, Equivalent] = {
     "metrics.recording.level": _PROMETHEUS,
     "metrics.sample.window.ms": _PROMETHEUS,
     "num.standby.replicas": _NO_STANDBY,
-    "num.stream.threads": Becomes("lanes", "which run in processes, not in threads: by default one for each core"),
+    "num.stream.threads": Becomes(
+        "lanes", "which run in processes, not in threads: by default one for each core, as far as the widest topic has partitions"
+    ),
     "poll.ms": Becomes("epoch_interval"),
     "probing.rebalance.interval.ms": _ONE_PROCESS,
     "processing.exception.handler": Becomes(note="`App(…, processing_errors=…)`"),

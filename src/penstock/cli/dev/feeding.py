@@ -17,7 +17,7 @@ from penstock.errors import BrokerError, ConfigError, SerializationError
 from penstock.kafka.clients import producer_settings, reach_brokers
 from penstock.kafka.producer import RowProducer
 from penstock.kafka.topics import InternalTopic, Topics
-from penstock.runtime.truth import Truth, program_of, settled
+from penstock.runtime.truth import Truth, program_of
 from penstock.serdes import Serde
 from penstock.topology import SourceNode
 
@@ -37,7 +37,6 @@ class Prepared(NamedTuple):
 def prepare_brokers(app: App, config: Config, samples: Samples) -> Prepared:
     """Create the topics that the topology names, and those of the samples; then send the samples."""
     topics = Topics(_ready_brokers(config), config.broker_timeout_ms)
-    config = settled(app.application_id, config, topics)
     program = program_of(app.application_id, app.topology, app.error_handlers, config, incarnation="")
     missing = {topic.name: replace(topic, config=KEPT) for topic in Truth(app.topology, program, config, topics).missing_topics()}
     everything = [*samples.global_tables, *samples.streams]

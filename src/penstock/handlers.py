@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypedDict
 
 from penstock.errors import FAILURES, ConfigError, ProcessingError, text_of
 from penstock.records import Headers, RecordMetadata, is_name
@@ -189,6 +190,25 @@ class ErrorHandlers:
     def may_retry(self) -> bool:
         """Whether a function of the topology may be called again."""
         return isinstance(self.processing, Retry) or callable(self.processing)
+
+
+class HandlerKeywords(TypedDict, total=False):
+    """The error handlers as keywords."""
+
+    deserialization_errors: ErrorHandler
+    processing_errors: ErrorHandler
+    production_errors: ErrorHandler
+
+
+def handlers_of(who: str, given: HandlerKeywords) -> ErrorHandlers:
+    """Return the handlers that were given as keywords; raises if there are others."""
+    for name in given.keys() - HandlerKeywords.__annotations__.keys():
+        raise TypeError(f"{who}() got an unexpected keyword argument {name!r}")
+    return ErrorHandlers(
+        deserialization=given.get("deserialization_errors", DEFAULT),
+        processing=given.get("processing_errors", DEFAULT),
+        production=given.get("production_errors", DEFAULT),
+    )
 
 
 def decide(handler: ErrorHandler, failure: Failure) -> Decision:

@@ -149,5 +149,5 @@ class Task(TopologyTestDriver):
         return arrival
 
     @override
-    def _accept(self, topic: str, intake: Intake, raw: RawRecord) -> None:
+    def _accept(self, topic: str, intake: Intake, raw: RawRecord, partition: int = 0) -> None:
         self._all.route(topic, intake, raw, self._number, self._lane.cursor.metadata())

@@ -103,12 +103,11 @@ class Lane:
         """How failures of records are handled."""
         return self.circuit.failures
 
-    def advance_watermark(self, watermark: int, settle: Callable[[], None] | None = None) -> None:
-        """Advance the application's watermark; caches are flushed each time a node has reacted to it.
-
-        `settle` replaces `flush` for a host that has more to do then.
-        """
-        self.clocks.watermark.advance(watermark, settle or self.flush)
+    def advance_watermark(self, watermark: int) -> None:
+        """Advance the application's watermark; caches are flushed each time a node has reacted to it."""
+        for has_reacted in self.clocks.watermark.advance(watermark):
+            if has_reacted:
+                self.flush()
 
     def flush(self) -> None:
         """Make pending calls and emit cached tables; see the function `flush`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from penstock.lanes.cursor import Cursor
@@ -45,20 +45,21 @@ class LaneWatermark:
         """Add a node that waits for the application's watermark, above all nodes added so far."""
         self._waiting.insert(0, Waiting(due, reach))
 
-    def advance(self, watermark: int, settle: Callable[[], None]) -> None:
+    def advance(self, watermark: int) -> Iterator[bool]:
         """Advance the application's watermark. The nodes that wait for it are called one by one, parents before children.
 
-        What a node forwards then is not late for the nodes below, which are called after it. `settle` flushes caches in between.
+        Yields before the first node, and after each, whether caches are to be flushed: what earlier stages and a node have sent
+        because of this watermark is not late for the nodes below, which are called after it.
         """
         cursor = self._cursor
         cursor.position = NOWHERE
-        if self._waiting:
-            settle()  # flushes what earlier stages have sent because of this watermark
+        yield bool(self._waiting)
         for waiting in self._waiting:
-            if waiting.due() <= watermark:
+            is_due = waiting.due() <= watermark
+            if is_due:
                 cursor.position = NOWHERE
                 waiting.reach(watermark)
-                settle()
+            yield is_due
         self.floor = watermark
         for limit in self._limits:
             limit.value = watermark

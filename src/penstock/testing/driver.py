@@ -1,7 +1,7 @@
 """`TopologyTestDriver`: runs a topology in this process, with a clock that the test moves.
 
-It hosts one lane with all stages. Each record is an epoch. Records for an exchange, or for a topic that the topology reads, are
-processed before the next input record, as in Kafka Streams' own driver.
+It hosts a lane with all stages for each shard. Each record is an epoch. Records for an exchange, or for a topic that the topology
+reads, are processed before the next input record, as in Kafka Streams' own driver.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.calls import Callers, LoopThread
 from penstock.errors import TopologyError
-from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
+from penstock.handlers import HandlerKeywords, handlers_of
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.failures import FailurePolicy
-from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.residents import Residents
 from penstock.lanes.sources import Arrival, Intake
-from penstock.lanes.stores import OwnShard
 from penstock.metrics import UserMetrics
 from penstock.records import NO_TIMESTAMP, Headers, RecordMetadata
 from penstock.serdes import Bytes, Serde
 from penstock.serdes.registry.memory import MemorySource
 from penstock.serdes.registry.registry import Registry
-from penstock.state import LaneState, by_query, memory_engine
+from penstock.state import LaneState, memory_engine
 from penstock.testing.display import Displayed
 from penstock.testing.fakes import checked_fakes
 from penstock.testing.queues import Head, TopicQueues, first_of, sections
 from penstock.testing.rebinding import Rebinding
+from penstock.testing.shards import close_all, dropped_by, residents_of, sent_by, shards_of
 from penstock.testing.topics import InputTopic, OutputTopic, of_topic, serde_given
 from penstock.testing.virtual_time import VirtualTimeLoop
 from penstock.testing.watermarks import TopicWatermarks
@@ -42,7 +42,7 @@ from penstock.topology import SinkNode, SourceNode, Topology, checked_topology, 
 from penstock.topology.bindings import bound_nodes, bound_specs
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -55,10 +55,11 @@ class TopologyTestDriver(Displayed):
     """Runs a topology without a broker, a JVM or Spark.
 
     `wall_clock` is the start of the wall clock (default: now); only `advance_wall_clock` moves it. With `caching=False`,
-    every table emits each of its updates. `partitions` is the number of partitions that partitioners see for each topic. The
-    error handlers are those of `App`; a retry does not wait here. `fakes` maps functions of the topology to their replacements:
-    functions that asynchronous verbs call, or their `setup=`. Calls take no time: while a call only waits for time to pass,
-    a virtual clock skips ahead. Serdes with a schema registry use one in memory, `schema_registry`.
+    every table emits each of its updates. `partitions` is the number of partitions that partitioners see for each topic. `shards`
+    divides the keys as an application with so many does: each shard has a stream time and stores of its own. Error handlers are
+    given as to `App`; a retry does not wait here. `fakes` maps functions of the topology to their replacements: functions that
+    asynchronous verbs call, or their `setup=`. Calls take no time: while a call only waits for time to pass, a virtual clock
+    skips ahead. Serdes with a schema registry use one in memory, `schema_registry`.
 
     Processors begin anew after some records, as they may at any time in an application; the attribute `seed`, of a driver or of
     the class, decides after which. One that has changed an attribute raises an error, because the attribute would be lost. With
@@ -83,20 +84,17 @@ class TopologyTestDriver(Displayed):
         wall_clock: Instant | None = None,
         caching: bool = True,
         partitions: int = 1,
-        deserialization_errors: ErrorHandler = DEFAULT,
-        processing_errors: ErrorHandler = DEFAULT,
-        production_errors: ErrorHandler = DEFAULT,
+        shards: int = 1,
         fakes: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType({}),
+        **handlers: Unpack[HandlerKeywords],
     ) -> None:
         self._topology = checked_topology(topology, "TopologyTestDriver")
         self._loop = LoopThread(lambda thread: VirtualTimeLoop(lambda: self._now, thread))
         self._callers = Callers(self._loop, checked_fakes(fakes, topology))
-        self._handlers = ErrorHandlers(
-            deserialization=deserialization_errors, processing=processing_errors, production=production_errors
-        )
+        self._handlers = handlers_of("TopologyTestDriver", handlers)
         self._now = int(time.time() * 1000) if wall_clock is None else instant_ms(wall_clock)
         self._epoch = 0
-        self._policy = FailurePolicy(self._handlers, APPLICATION_ID, epoch=1, sleep=_do_not_wait)
+        self._policy = FailurePolicy(self._handlers, APPLICATION_ID, epoch=1, sleep=lambda seconds: None)
         self._sections = {name: TopicQueues(self._decode) for name in sections(topology)}
         self._queues = TopicQueues(self._decode)
         self._outputs: defaultdict[str, deque[Row]] = defaultdict(deque)
@@ -114,18 +112,20 @@ class TopologyTestDriver(Displayed):
         self._watermarks = TopicWatermarks(topology, self._now)
         self._engine = memory_engine()
         self._state = LaneState(self._engine)
+        self._shards = shards_of(topology, self._state, self._engine, shards)
         self._rebinding = Rebinding(self.rebind)
-        self._lane: Lane = self._bound(NO_TIMESTAMP)
+        self._bind(NO_TIMESTAMP)
 
     def rebind(self) -> None:
         """Let all processors begin anew, as after a restart: `close`, then `init` of others. Stores and timers stay."""
-        before = self._lane
-        before.close()
-        self._lane = self._bound(before.clocks.watermark.floor)
-        self._lane.outbox.dropped = before.outbox.dropped
+        before = self._lanes
+        close_all(before)
+        self._bind(self._lane.clocks.watermark.floor)
+        for lane, earlier in zip(self._lanes, before, strict=True):
+            lane.outbox.dropped = earlier.outbox.dropped
 
-    def _bound(self, floor: int) -> Lane:
-        """Return a lane that is bound to the state."""
+    def _bind(self, floor: int) -> None:
+        """Bind a lane for each shard to its state."""
         blueprint = Blueprint(
             list(self._nodes.values()),
             self._specs,
@@ -135,14 +135,15 @@ class TopologyTestDriver(Displayed):
         )
         surroundings = Surroundings(lambda: self._now, lambda topic: self._partitions, lambda: self._callers)
         watermark = floor if self._watermarks.are_told else None
-        residents = Residents(self.metrics)
-        lane = Lane(blueprint, OwnShard(self._state), surroundings, self._policy, watermark, residents=residents)
-        self._rebinding.began(residents)
-        return lane
+        self._lanes = [
+            Lane(blueprint, self._shards.own(number), surroundings, self._policy, watermark, residents=Residents(self.metrics))
+            for number in range(self._shards.count)
+        ]
+        self._lane = self._lanes[0]
+        self._rebinding.began(residents_of(self._lanes))
 
     def _sub_topologies(self) -> Mapping[str, str]:
-        """Which nodes share a stream time: all of them, as in Kafka Streams' own driver."""
-        return {}
+        return self._shards.sub_topologies
 
     def __enter__(self) -> Self:
         return self
@@ -240,28 +241,32 @@ class TopologyTestDriver(Displayed):
     # ---- state and time -------------------------------------------------------------------------------------------
 
     def store(self, name: str) -> Any:
-        """A store, to read it or to fill it before a test; a table's by its topic, too, as in queries."""
-        return self._lane.stores.store(by_query(self._topology.stores).get(name, name))
+        """A store, to read it or to fill it before a test; a table's by its topic, too, as in queries.
+
+        With several shards, it is read over all of them, as `running.store` in an application; only a global store can be filled.
+        """
+        return self._shards.store(name, self._lane.stores)
 
     def stores(self) -> Mapping[str, Any]:
         """All stores by name."""
-        return {name: self._lane.stores.store(name) for name in self._topology.stores}
+        return {name: self.store(name) for name in self._shards.names}
 
     def dropped(self) -> Mapping[tuple[str, str], int]:
         """How many records were skipped, by node and reason."""
-        return self._lane.outbox.dropped
+        return dropped_by(self._lanes)
 
     def advance_wall_clock(self, advance: Duration) -> None:
         """Move the wall clock, and run everything that becomes due: punctuators, timers, schedules."""
         self._now += duration_ms(advance)
-        self._lane.clocks.fire_punctuators()
+        for lane in self._lanes:
+            lane.clocks.fire_punctuators()
         is_more = True
         while is_more:
-            is_more = self._lane.clocks.fire_timers()
+            is_more = sum(lane.clocks.fire_timers() for lane in self._lanes) > 0
             self._commit()
             self._complete()
         self._reach(self._watermarks.advance(self._now))
-        self._rebinding.end_batch(self._lane.residents, self.seed)
+        self._rebinding.end_batch(residents_of(self._lanes), self.seed)
 
     def advance_watermark(self, to: Instant) -> None:
         """Move the application's watermark, and run everything that becomes due: windows close, event-time timers fire.
@@ -271,12 +276,12 @@ class TopologyTestDriver(Displayed):
         if not self._watermarks.are_told:
             raise TopologyError("The topology has no watermark: no source was declared with watermark=.")
         self._reach(instant_ms(to, "to"))
-        self._rebinding.end_batch(self._lane.residents, self.seed)
+        self._rebinding.end_batch(residents_of(self._lanes), self.seed)
 
     def close(self) -> None:
         """Close processors, stores, and the clients of asynchronous verbs."""
         try:
-            self._lane.close()
+            close_all(self._lanes)
         finally:
             self._state.close()
             self._callers.close()
@@ -291,7 +296,7 @@ class TopologyTestDriver(Displayed):
         self._accept(topic, self._intake(topic), RawRecord(key, value, timestamp, headers))
         self._deliver()
         self._complete()
-        self._rebinding.end_batch(self._lane.residents, self.seed)
+        self._rebinding.end_batch(residents_of(self._lanes), self.seed)
 
     def _intake(self, topic: str) -> Intake:
         found = self._find_intake(topic)
@@ -310,11 +315,11 @@ class TopologyTestDriver(Displayed):
                 by_pattern = intake
         return by_pattern
 
-    def _accept(self, topic: str, intake: Intake, raw: RawRecord) -> None:
+    def _accept(self, topic: str, intake: Intake, raw: RawRecord, partition: int = 0) -> None:
         if intake.node.name in self._global_sources:
             self._feed_global(topic, intake, raw)
         else:
-            self._sections.get(intake.node.name, self._queues).add(topic, intake, raw)
+            self._sections.get(intake.node.name, self._queues).add(topic, intake, raw, partition)
 
     def _decode(self, intake: Intake, origin: RecordMetadata, raw: RawRecord, partition_time: int) -> Arrival | None:
         return intake.decode(self._lane.failures, origin, raw, partition_time)
@@ -341,10 +346,11 @@ class TopologyTestDriver(Displayed):
     def _process(self, intake: Intake, head: Head) -> None:
         """Process one record as its own epoch."""
         arrival, origin, raw = head
-        lane, clocks = self._lane, self._lane.clocks
+        lane = self._lanes[self._shards.of(intake, origin, raw)]
+        clocks = lane.clocks
         clocks.fire_timers()
         if self._watermarks.are_told and not intake.node.internal:
-            self._watermarks.attach(clocks.watermark, intake, origin.topic, self._now)
+            self._watermarks.attach((each.clocks.watermark for each in self._lanes), intake, origin.topic, self._now)
         lane.cursor.position = At(origin, raw)
         stream_time = clocks.stream_time_of(intake.node.name)
         stream_time.reach(arrival.timestamp)
@@ -361,14 +367,14 @@ class TopologyTestDriver(Displayed):
             self._complete()
 
     def _hear_of(self, watermark: int) -> None:
-        self._lane.clocks.watermark.time = NO_TIMESTAMP
-        self._lane.advance_watermark(watermark, self._settle)
+        """Let the nodes of all shards receive the watermark, those behind an exchange after the records that come through it."""
+        for lane in self._lanes:
+            lane.clocks.watermark.time = NO_TIMESTAMP
+        for have_reacted in zip(*(lane.clocks.watermark.advance(watermark) for lane in self._lanes), strict=True):
+            if any(have_reacted):
+                self._commit()
+                self._take_queued()
         self._commit()
-
-    def _settle(self) -> None:
-        """Process records in exchanges before the nodes behind them receive the watermark."""
-        self._commit()
-        self._take_queued()
 
     def _commit_stores(self) -> None:
         self._epoch += 1
@@ -377,21 +383,18 @@ class TopologyTestDriver(Displayed):
 
     def _commit(self) -> None:
         """End the epoch: flush caches, write stores, deliver rows."""
-        self._lane.flush()
+        flush(self._lanes)
         self._commit_stores()
         self._deliver()
 
     def _deliver(self) -> None:
         """Deliver rows to outputs or back to inputs; a row that comes back may become a dead letter, which is delivered too."""
-        while rows := self._lane.outbox.drain():
-            for row in rows:
+        while rows := sent_by(self._lanes):
+            for row, shard in rows:
                 if not row.is_exchanged:
                     self._outputs[row.topic].append(row)
                     self._produced.add(row.topic)
                 back = self._find_intake(row.topic)
                 if back is not None:
-                    self._accept(row.topic, back, RawRecord(row.key, row.value, row.timestamp, row.headers))
-
-
-def _do_not_wait(seconds: float) -> None:
-    """Skip a back-off: tests do not wait."""
+                    raw = RawRecord(row.key, row.value, row.timestamp, row.headers)
+                    self._accept(row.topic, back, raw, shard if row.is_exchanged else 0)

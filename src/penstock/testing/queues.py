@@ -38,9 +38,9 @@ class TopicQueue:
         self._head: Head | None = None
         self._partition_time = NO_TIMESTAMP
 
-    def add(self, topic: str, raw: RawRecord) -> None:
+    def add(self, topic: str, raw: RawRecord, partition: int) -> None:
         """Append a record."""
-        self._waiting.append((RecordMetadata(topic, 0, self._offset), raw))
+        self._waiting.append((RecordMetadata(topic, partition, self._offset), raw))
         self._offset += 1
         self._decode_head()
 
@@ -79,14 +79,14 @@ class TopicQueues:
         self._queues: dict[str, TopicQueue] = {}
         self._ready: TimeHeap[TopicQueue] = TimeHeap(lambda queue: queue.head_time)
 
-    def add(self, topic: str, intake: Intake, raw: RawRecord) -> None:
+    def add(self, topic: str, intake: Intake, raw: RawRecord, partition: int = 0) -> None:
         """Append a record of a topic that `intake` reads."""
         name = intake.node.name if intake.node.pattern else topic
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = TopicQueue(intake, self._decode)
         was_empty = queue.is_empty
-        queue.add(topic, raw)
+        queue.add(topic, raw, partition)
         if was_empty and not queue.is_empty:
             self._ready.push(queue)
 

@@ -18,7 +18,7 @@ from reprlib import repr as shortened
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.lanes.residents import Residents
+from penstock.hosted import Resident
 from penstock.processor import Processor, ValueTransformer
 from penstock.topology.nodes import Node, ProcessorNode
 
@@ -31,6 +31,9 @@ _MOST_ENTRIES = 1_000
 
 _DEPTH = 4
 
+Found = tuple[Node, Resident]
+"""A user's object, and its node."""
+
 
 class Rebinding:
     """When processors of a test driver begin anew, by `rebind`: at random, as a seed decides. Without a seed, never."""
@@ -40,11 +43,11 @@ class Rebinding:
         self._batches = 0
         self._begun: list[tuple[Node, Any, dict[str, Any]]] = []
 
-    def began(self, residents: Residents) -> None:
+    def began(self, residents: Iterable[Found]) -> None:
         """Note the attributes of processors that have just begun."""
         self._begun = [(node, resident.user_object, dict(_kept(resident.user_object))) for node, resident in residents]
 
-    def end_batch(self, residents: Residents, seed: int | None) -> None:
+    def end_batch(self, residents: Iterable[Found], seed: int | None) -> None:
         """End what a test has done, when nothing is pending; raises if a processor has changed an attribute.
 
         Processors that have scheduled or cancelled a punctuator after `init` stay, because others would not know of that.

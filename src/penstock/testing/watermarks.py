@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.lanes.sources import Arrival, Intake
 from penstock.lanes.watermark import LaneWatermark
 from penstock.records import NO_TIMESTAMP, RecordMetadata
@@ -19,15 +21,14 @@ class TopicWatermarks:
         self._high_times: dict[str, int] = {}
         self.are_told: bool = bool(sources)
 
-    def attach(self, watermark: LaneWatermark, intake: Intake, topic: str, now: int) -> None:
-        """Attach the topic's watermark to a record; it stays attached to results behind an exchange."""
+    def attach(self, watermarks: Iterable[LaneWatermark], intake: Intake, topic: str, now: int) -> None:
+        """Attach the topic's watermark to a record; it stays attached to results behind an exchange, in any shard."""
         strategy = intake.node.watermark
-        if strategy is None:
-            watermark.time = self._high_times.get(topic, NO_TIMESTAMP)
-            return
-        if topic not in self._tracker.watermarks:  # of a pattern
+        if strategy is not None and topic not in self._tracker.watermarks:  # of a pattern
             self._tracker.add(topic, strategy, at=now)
-        watermark.time = self._tracker.watermarks[topic]
+        known = self._high_times if strategy is None else self._tracker.watermarks
+        for watermark in watermarks:
+            watermark.time = known.get(topic, NO_TIMESTAMP)
 
     def heard(self, intake: Intake, arrival: Arrival, origin: RecordMetadata, now: int) -> None:
         """Update the watermark after a record was processed."""

@@ -11,6 +11,7 @@ from penstock import Processor, PunctuationType, Record, StreamsBuilder
 from penstock.lanes.lane import Surroundings
 from penstock.state import LaneState, memory_engine
 from penstock.testing import TopologyTestDriver
+from penstock.testing.shards import shards_of
 from tests.unit.lanes.feeding import lane_of
 from verification.conformance import run as runner
 from verification.conformance.generator import generate
@@ -24,6 +25,7 @@ class RebindingDriver(TopologyTestDriver):
     def _commit(self) -> None:
         super()._commit()
         self._state = LaneState(self._engine)
+        self._shards = shards_of(self._topology, self._state, self._engine, self._shards.count)
         self.rebind()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.state import StoreSpec
+from penstock.topology import SourceNode, Topology
 from verification.conformance.build import Effects, build
 from verification.conformance.epochs.course import Action, Feed, Run, course
 from verification.conformance.epochs.dsl import EpochDsl
@@ -22,6 +23,7 @@ from verification.conformance.epochs.internals import (
     in_columns,
     in_small_pieces,
     kept_specs,
+    shards_by_default,
     specs_of,
     ways_of,
 )
@@ -30,7 +32,7 @@ from verification.conformance.epochs.library import supplier
 from verification.conformance.epochs.lives import Begin, begins
 from verification.conformance.epochs.living import LIVES, Living
 from verification.conformance.epochs.router import Origin, origins_of
-from verification.conformance.epochs.spec import EpochCase, Restart
+from verification.conformance.epochs.spec import EpochCase, Input, Restart
 
 MEMORY = "/dev/shm"  # noqa: S108 - a place for directories of our own
 """A file system in memory, if there is one."""
@@ -79,7 +81,7 @@ def play(case: EpochCase) -> Outcome:
         judge = Judge(case, judged, specs_of(judged, caching=caching), first)
         origins = list(outcome.origins)
         how: dict[str, Any] = {"caching": caching, "columns": case.columns, "failures": case.failures}
-        application = Application(topology, folder / "state", case.shards, origins, **how)
+        application = Application(topology, folder / "state", shards_of(case, topology), origins, **how)
         kept = kept_specs(topology, specs)
         try:
             with in_columns() as settled, nullcontext() if case.columns else in_small_pieces():
@@ -94,6 +96,23 @@ def play(case: EpochCase) -> Outcome:
             judge.close()
         outcome.unclosed = [type(living).__name__ for living in Living.open]
         return outcome
+
+
+def shards_of(case: EpochCase, topology: Topology) -> int:
+    """The shards of the application.
+
+    If the case has as many as its widest topic has partitions, they are not set: then the application has to come to the same.
+    """
+    sources = {name: node for name, node in topology.nodes.items() if isinstance(node, SourceNode)}
+    tables = {topic for name in topology.global_stores.values() for topic in sources[name].topics}
+    places = [(topic, 0) for topic in case.topics] + [
+        (step.topic, step.partition) for step in case.steps if isinstance(step, Input)
+    ]
+    widths: dict[str, int] = {}
+    for topic, partition in places:
+        widths[topic] = max(widths.get(topic, 0), 1 + partition)
+    widest = max((width for topic, width in widths.items() if topic not in tables), default=0)
+    return shards_by_default(topology, widths) if case.shards == widest else case.shards
 
 
 class _Flight(NamedTuple):

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.config import Config
 from penstock.epochs import hops, output, stays
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.global_tables import GlobalTables
@@ -31,6 +32,7 @@ from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandler, ErrorHandlers, log_and_continue, log_and_fail, retry
 from penstock.kafka.partitioner import with_all_names, with_partitions
+from penstock.kafka.topics import Topic
 from penstock.lanes import gathering
 from penstock.lanes.blueprint import Blueprint
 from penstock.lanes.failures import FailurePolicy
@@ -48,6 +50,8 @@ from penstock.records import NO_TIMESTAMP, ChangelogRows, Headers, RecordMetadat
 from penstock.runtime.committed import committed_state
 from penstock.runtime.past import Past
 from penstock.runtime.progress import Progress
+from penstock.runtime.shards import settled
+from penstock.runtime.truth import Truth
 from penstock.state import EngineKind, LaneState, Mark, StoreKind, StoreSpec, last_registers, memory_engine
 from penstock.state.bounds import MAX_TIME
 from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology
@@ -578,6 +582,31 @@ def in_columns() -> Iterator[list[str]]:
     apply = gathering.apply
     with patch.object(gathering, "apply", noted), patch.object(gathering, "COLUMNS_FROM", 1):
         yield settled
+
+
+class _Topics:
+    """Topics with their partitions, as a start asks for them."""
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        self._partitions = partitions
+
+    def names(self) -> set[str]:
+        """The names of all topics."""
+        return set(self._partitions)
+
+    def seen(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist."""
+        return {name: Topic(name, name, self._partitions[name], {}) for name in names if name in self._partitions}
+
+
+def shards_by_default(topology: Topology, partitions: Mapping[str, int]) -> int:
+    """The shards of a new application without a setting, whose source topics have so many partitions."""
+    config, topics = (
+        Config(kafka={"bootstrap.servers": "nowhere:1"}, lanes=1, create_topics=True),
+        cast("Any", _Topics(partitions)),
+    )
+    truth = Truth(topology, _program(topology, "nowhere", 1, 1, caching=True), config, topics)
+    return settled(truth, config, topics).shards or 0
 
 
 @contextmanager

@@ -18,6 +18,12 @@ MUTANTS = (
         "0 if key is None else",
     ),
     Mutant(
+        "a new application has eight shards at least, whatever its topics",
+        "runtime/shards.py",
+        "    shards = widths[widest]\n",
+        "    shards = max(8, widths[widest])\n",
+    ),
+    Mutant(
         "an exchange keeps the shard of the old key",
         "epochs/output.py",
         "[shard_of(key, shards) for key in keys if key is not None]",

@@ -17,7 +17,7 @@ from verification.conformance.epochs import generator
 from verification.conformance.epochs.compare import differences
 from verification.conformance.epochs.course import Feed, Run, Start, course
 from verification.conformance.epochs.dsl import EpochDsl
-from verification.conformance.epochs.host import Outcome, play
+from verification.conformance.epochs.host import Outcome, play, shards_of
 from verification.conformance.epochs.internals import HANDLERS, contents_of, kept_specs, specs_of
 from verification.conformance.epochs.judge import NO_CAUSE, Cause, Judge, Judged, Sent
 from verification.conformance.epochs.library import supplier
@@ -355,6 +355,15 @@ class TestInFlight:
         outcome = play(case)
         assert differences(case, outcome) == []
         assert [row.value for row in outcome.actual if row.key == b"a"] == [bytes(7) + bytes([count]) for count in (1, 2, 3, 4)]
+
+
+def test_a_case_as_wide_as_its_shards_does_not_set_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = [record("a"), record("b", partition=1), record("c", partition=2)]
+    topology = topology_of(case_of(*wide), tmp_path)
+    assert [shards_of(case_of(*wide, shards=shards), topology) for shards in (1, 2, 3, 4)] == [1, 2, 3, 4]
+    monkeypatch.setattr("verification.conformance.epochs.host.shards_by_default", lambda topology, widths: widths["in"] + 5)
+    assert [shards_of(case_of(*wide, shards=shards), topology) for shards in (1, 2, 3, 4)] == [1, 2, 8, 4]
+    assert shards_of(case_of(record("a"), shards=1), topology) == 6
 
 
 def test_every_bug_can_be_planted() -> None:

@@ -17,7 +17,7 @@ from verification.conformance.spec import Args
 from verification.conformance.tables import changes
 
 INTERVALS = {"stream": (1, 5, 10), "wall": (1, 10, 1000)}
-ROUNDS = (1, 1, 2, 3)
+ROUNDS = (1, 1, 1, 2, 3)
 
 
 class EpochDraft(Draft):
@@ -103,6 +103,9 @@ OF_LIFE: dict[str, Callable[[Any], object]] = {
     **{f"mutating_{kept}": partial(mutating_chain, kept=kept) for kept in mutating.KEPT},
 }
 """By focus, what adds an operation to an `EpochDraft`."""
+
+IN_TURN = (*OF_LIFE, *ONCE, *ONCE)
+"""The foci of cases about the life of an application, those that many cases miss by chance more than once."""
 
 WAITING = tuple(name for name in (*LATE, *ONCE) if name.endswith("wall"))
 """Processors that wait for the wall clock."""

@@ -14,7 +14,7 @@ from random import Random
 from verification.conformance import generator, topologies
 from verification.conformance.aggregations import windowed_key, windows
 from verification.conformance.draft import Draft, Handle
-from verification.conformance.epochs.drafts import OF_LIFE, WAITING, EpochDraft
+from verification.conformance.epochs.drafts import IN_TURN, OF_LIFE, WAITING, EpochDraft
 from verification.conformance.epochs.library import OWN_KEYS
 from verification.conformance.epochs.router import SPELLINGS
 from verification.conformance.epochs.spec import Cut, EpochCase, Input, Restart
@@ -150,7 +150,7 @@ def _focus(index: int) -> str:
     if index % OFTEN == OFTEN - 1:
         return AGGREGATES
     if index % OFTEN == 1:
-        return tuple(OF_LIFE)[index // OFTEN * 7919 % len(OF_LIFE)]
+        return IN_TURN[index // OFTEN * 7919 % len(IN_TURN)]
     return FOCI[index * 7919 % len(FOCI)]
 
 
@@ -236,7 +236,7 @@ class Course:
 
     def _cut(self) -> Cut:
         dice = self._dice
-        again = dice.choice(("same", "more")) if dice.random() < 0.2 else ""
+        again = dice.choice(("same", "more")) if dice.random() < (0.3 if self._eventful else 0.2) else ""
         mark, compact, copy = dice.random() < 0.2, dice.random() < 0.1, dice.random() < 0.2
         moves = self._eventful and dice.random() < 0.3
         return Cut(again, mark, compact, copy, fails=self._failures.random() < 0.2, moves=moves)

@@ -9,7 +9,7 @@ import pytest
 from verification.conformance.epochs import generator
 from verification.conformance.epochs.compare import differences
 from verification.conformance.epochs.course import Action, Run, Start
-from verification.conformance.epochs.drafts import OF_LIFE
+from verification.conformance.epochs.drafts import IN_TURN, OF_LIFE
 from verification.conformance.epochs.host import Outcome, play
 from verification.conformance.epochs.lives import Begin, begins
 from verification.conformance.epochs.router import murmur2
@@ -56,7 +56,7 @@ def test_a_key_has_the_hash_that_kafka_gives_it() -> None:
 
 def test_each_seed_has_each_kind_of_life_several_times() -> None:
     for seed in (1, 20261118):
-        cases = [generator.case(seed, index) for index in range(1, 4 * 6 * len(OF_LIFE), 4)]
+        cases = [generator.case(seed, index) for index in range(1, 4 * 6 * len(IN_TURN), 4)]
         found: Counter[str] = Counter()
         for case in cases:
             ops = [op for op in case.ops if op.args.get("fn") in OF_LIFE or op.verb.startswith("own_")]

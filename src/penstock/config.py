@@ -81,6 +81,8 @@ class Config:
         engine: `spark`: lanes run in tasks of Spark, on this machine or on a cluster; or `local`: in processes of the
             application, without Java.
         small_epoch_records: On one machine, an epoch of at most this many records runs in one slot.
+        blocking_threads: How many threads of a slot may walk shards at the same time while functions wait for other systems; with
+            1, none: then functions need not be thread-safe.
         large_backlog_records: When more records than this wait, slots read them for themselves, each its share of the partitions.
         epochs_in_flight: How many epochs may not be committed yet when the next begins; with 0, each is committed first.
         state_dir: The directory of the stores.
@@ -134,6 +136,7 @@ class Config:
     max_epoch_bytes: int | None = None
     engine: str = "spark"
     small_epoch_records: int = 2_000
+    blocking_threads: int = 64
     large_backlog_records: int = 50_000
     epochs_in_flight: int = 1
     state_dir: Path = Path("state")

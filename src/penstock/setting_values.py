@@ -31,6 +31,7 @@ RANGES = {
     "max_epoch_records": (1, _MAX_INT32),
     "max_epoch_bytes": (1, 1 << 40),
     "small_epoch_records": (0, _MAX_INT32),
+    "blocking_threads": (1, 1_000),
     "large_backlog_records": (0, _MAX_INT32),
     "epochs_in_flight": (0, 8),
     "transaction_timeout": (1_000, _MAX_INT32),

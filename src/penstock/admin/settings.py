@@ -29,6 +29,7 @@ _SHOWN = frozenset(
         "max_epoch_bytes",
         "engine",
         "small_epoch_records",
+        "blocking_threads",
         "large_backlog_records",
         "epochs_in_flight",
         "state_dir",

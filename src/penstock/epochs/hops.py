@@ -5,10 +5,8 @@ They run in slots, one hop per request, or one after the other in a single proce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -16,34 +14,19 @@ from structlog.contextvars import bound_contextvars
 
 from penstock import faults
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.callers import callers_of
 from penstock.epochs.due import is_due, note_due, was_due
 from penstock.epochs.home import open_lane
-from penstock.epochs.lane_reports import Watch
 from penstock.epochs.opened import OpenStores, open_stores, require_the_same
-from penstock.epochs.output import ANY_SHARD, NO_RECORDS, RECORDS_BY_SHARD, Output, rows_of_changes
+from penstock.epochs.output import ANY_SHARD, rows_of_changes
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.serial import AllLanes
-from penstock.epochs.shards import shard_of, shards_of
-from penstock.epochs.stays import Stay, staying
-from penstock.epochs.wire import (
-    Control,
-    Kind,
-    LaneReport,
-    in_order_of_stages,
-    rows_about,
-    wire,
-)
+from penstock.epochs.shards import shards_of
+from penstock.epochs.stage_run import StageRun, Walked
+from penstock.epochs.stays import Stay, pace_of, staying
+from penstock.epochs.wire import Kind, in_order_of_stages, wire
 from penstock.errors import StateError
-from penstock.lanes.blueprint import Blueprint
-from penstock.lanes.epoch import HEADERS, Values, feed, processing_order, read_all
-from penstock.lanes.failures import FailurePolicy
-from penstock.lanes.gathering import are_many
-from penstock.lanes.lane import Lane, Surroundings, flush
-from penstock.lanes.stores import OwnShard
-from penstock.lanes.traces import Traces
-from penstock.metrics import combined
-from penstock.state import LaneState, Mark, ShardState, StateOfStores, memory_engine
+from penstock.lanes.epoch import HEADERS
+from penstock.state import LaneState, Mark, memory_engine
 
 INPUT = pa.schema(
     [
@@ -60,16 +43,6 @@ INPUT = pa.schema(
 
 ROUTED_INPUT = pa.schema([*INPUT, pa.field("shard", pa.int32())])
 """The same with the shard of each record, if it is known already."""
-
-_WIRE_NAME = {"source": "name"}
-
-_PIECE = 4_000
-"""How many records of a shard are decoded and processed at a time: with more, they no longer fit into the processor's caches."""
-_FEW = 500
-"""Shards with fewer records than this, on average, are decoded together."""
-
-Owner = Callable[[bytes], ShardState]
-"""The shard that owns a key, as of the end of the epoch before."""
 
 
 def from_topics(batches: Sequence[pa.RecordBatch], schema: pa.Schema = INPUT) -> pa.Table:
@@ -149,12 +122,40 @@ def own_mark(program: Program, lane: int, mark: Mark | None) -> Mark | None:
 
 
 def _run_free(stores: OpenStores, assigned: Assignment, records: pa.Table) -> list[pa.Table]:
-    """Run a stage without state, on no particular lane."""
+    """Run a stage without state, on no particular lane: all records in their order, or by shard if its code waits."""
     run = StageRun(assigned, stores.globals)
     run.arrive(records, in_shards=False)
-    run.feed(run.bind(LaneState(memory_engine()).shard(0), assigned.epoch.watermark), ANY_SHARD, None)
+    pace = pace_of(assigned.program)
+    if not pace.computes(assigned.stage) and records.num_rows:
+        run.divide()
+    for walked in pace.walked(assigned.stage, list(run.arrived) or [ANY_SHARD], _Free(stores, assigned, run)):
+        run.take(walked)
     run.flush()
     return run.end()
+
+
+class _Free:
+    """The shards of a stage without state."""
+
+    def __init__(self, stores: OpenStores, assigned: Assignment, run: StageRun) -> None:
+        self._stores = stores
+        self._watermark = assigned.epoch.watermark
+        self._run = run
+
+    def walk(self, shard: int) -> Iterator[Walked]:
+        return self._walk(shard, apart=False)
+
+    def walk_apart(self, shard: int) -> Iterator[Walked]:
+        return self._walk(shard, apart=True)
+
+    def _walk(self, shard: int, *, apart: bool) -> Iterator[Walked]:
+        return self._run.walk(shard, LaneState(memory_engine()).shard(0), self._watermark, None, apart)
+
+    def settle(self, shard: int, thread: int | None) -> None:
+        """Nothing of the user's stays in a stage without state."""
+
+    def share(self) -> None:
+        self._stores.let_threads_read()
 
 
 def _run_on(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew: bool) -> list[pa.Table]:
@@ -171,20 +172,11 @@ def _run_staying(stores: OpenStores, assigned: Assignment, records: pa.Table, st
     """Run a stage with the user's processors that stay in the lane."""
     epoch, stage = assigned.epoch, assigned.stage
     run = StageRun(assigned, stores.globals, stores.owner_before, stay)
-    before = None if epoch.watermark is None else epoch.watermark_before
     run.arrive(records)
     waits = assigned.program.may_wait(stage)
-    for shard in assigned.shards:
-        if shard not in run.arrived and not (waits and is_due(state.shard(shard), stage, epoch)):
-            continue
-        bound = run.bind(state.shard(shard), before)
-        if bound.clocks.wall_clock_punctuators:
-            bound.clocks.fire_punctuators()
-        if bound.clocks.have_timers:
-            faults.point("lane.before_timers")
-            bound.clocks.fire_timers()
-            faults.point("lane.after_timers")
-        run.feed(bound, shard, epoch.watermark)
+    awake = [shard for shard in assigned.shards if shard in run.arrived or (waits and is_due(state.shard(shard), stage, epoch))]
+    for walked in pace_of(assigned.program, assigned.lane).walked(stage, awake, _OfLane(stores, assigned, run, state, stay)):
+        run.take(walked)
     run.flush()
     if waits:
         for shard, bound in run.bound.items():
@@ -196,6 +188,36 @@ def _run_staying(stores: OpenStores, assigned: Assignment, records: pa.Table, st
     stores.forget_views()
     faults.point("lane.after_write")
     return [*run.end(state), *written]
+
+
+class _OfLane:
+    """The shards of a lane in a stage."""
+
+    def __init__(self, stores: OpenStores, assigned: Assignment, run: StageRun, state: LaneState, stay: Stay) -> None:
+        epoch = assigned.epoch
+        self._stores = stores
+        self._lane = assigned.lane
+        self._run = run
+        self._state = state
+        self._stay = stay
+        self._watermark = epoch.watermark
+        self._before = None if epoch.watermark is None else epoch.watermark_before
+
+    def walk(self, shard: int) -> Iterator[Walked]:
+        return self._walk(shard, apart=False)
+
+    def walk_apart(self, shard: int) -> Iterator[Walked]:
+        return self._walk(shard, apart=True)
+
+    def _walk(self, shard: int, *, apart: bool) -> Iterator[Walked]:
+        return self._run.walk(shard, self._state.shard(shard), self._before, self._watermark, apart)
+
+    def settle(self, shard: int, thread: int | None) -> None:
+        self._state.shard(shard)  # here, because threads must not open them at the same time
+        self._stay.settle(shard, thread)
+
+    def share(self) -> None:
+        self._stores.let_threads_read(self._lane)
 
 
 def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, is_anew: bool) -> list[pa.Table]:
@@ -214,7 +236,8 @@ def _run_serially(stores: OpenStores, assigned: Assignment, records: pa.Table, i
             stays.enter_context(staying(assigned.at(stage, number), state))
         run = StageRun(assigned, stores.globals)
         run.arrive(records, in_shards=False)
-        run.feed(run.bind(AllLanes(assigned, states), epoch.watermark), ANY_SHARD, None)
+        for walked in run.walk(ANY_SHARD, AllLanes(assigned, states), epoch.watermark, None, apart=False):
+            run.take(walked)
         run.flush()
         faults.point("serial.before_write")
         written: list[pa.Table] = []
@@ -234,149 +257,6 @@ def write_lane(assigned: Assignment, state: LaneState) -> list[pa.Table]:
     changes = state.commit(epoch.number, assigned.stage, program.incarnation, mark, epoch.last_committed, epoch.attempt)
     rows = rows_of_changes(assigned, changes)
     return [] if rows is None else [rows]
-
-
-class StageRun:
-    """A stage of an epoch on one lane, or on none: its nodes, bound once per shard, and what they send.
-
-    With a `stay`, the user's processors may have been in earlier epochs, and go on to later ones.
-    """
-
-    def __init__(
-        self, assigned: Assignment, globals_: LaneState | None, owner: Owner | None = None, stay: Stay | None = None
-    ) -> None:
-        program, epoch = assigned.program, assigned.epoch
-        self._assigned = assigned
-        self._globals = globals_
-        self._owner = owner
-        self._stay = stay
-        self._watch = Watch(assigned)
-        self._policy = FailurePolicy(program.handlers, program.application_id, epoch.number)
-        self._start = crc32(program.incarnation.encode())
-        self._traces = Traces() if program.is_traced else None
-        self._blueprint = _blueprint(assigned)
-        self._catalogue = epoch.catalogue(program)
-        self._values: Values | None = None
-        self._may_gather = False
-        self._all = NO_RECORDS
-        self._output = Output(program, assigned.stage)
-        self._calling: list[tuple[int, Lane, pa.Table]] = []
-        self.arrived: dict[int, pa.Table] = {}
-        """The records of each shard that has any, in processing order."""
-        self.bound: dict[int, Lane] = {}
-        self.due: tuple[int | None, int | None] = (None, None)
-        """The earliest wall-clock time and watermark that something waits for."""
-
-    def bind(self, state: StateOfStores, watermark: int | None) -> Lane:
-        """Bind the stage's nodes to the state of a shard; `watermark` is the one that the shard knows."""
-        program, epoch = self._assigned.program, self._assigned.epoch
-        partitions = epoch.partitions or {}
-        own = state.number if isinstance(state, ShardState) else ANY_SHARD
-        return Lane(
-            self._blueprint,
-            OwnShard(state, self._globals, lambda key: shard_of(key, program.shards) == own, self._owner),
-            Surroundings(
-                wall_clock=lambda: epoch.wall_clock,
-                partitions=lambda topic: partitions.get(topic, 1),
-                callers=lambda: callers_of(program),
-                start=self._start,
-            ),
-            self._policy,
-            watermark,
-            self._watch.samples,
-            self._traces,
-            None if self._stay is None else self._stay.residents(own),
-        )
-
-    def arrive(self, records: pa.Table, in_shards: bool = True) -> None:
-        """Accept the records of the stage; without `in_shards`, as records of a single shard."""
-        if not records.num_rows:
-            return
-        shards = records.column("shard").to_numpy()
-        order, place = processing_order(records, shards if in_shards else None)
-        if order is not None:
-            records, shards = records.take(pa.array(order)), shards[order]
-        columns = [
-            pa.array(place) if name == "place" else records.column(_WIRE_NAME.get(name, name)) for name in RECORDS_BY_SHARD.names
-        ]
-        self._all = pa.Table.from_arrays(columns, schema=RECORDS_BY_SHARD)
-        if not in_shards:
-            self.arrived = {ANY_SHARD: self._all}
-        else:
-            self.arrived = dict(self._by_shard(shards))
-        # Then each shard reads its own records, and all at once, for columns.
-        self._may_gather = any(map(are_many, self.arrived.values())) and bool(self._blueprint.columnar_paths)
-
-    def _by_shard(self, shards: Any) -> Iterator[tuple[int, pa.Table]]:
-        starts = np.flatnonzero(np.diff(shards, prepend=-1)).tolist()
-        for start, end in zip(starts, [*starts[1:], len(shards)], strict=True):
-            yield int(shards[start]), self._all.slice(start, end - start)
-
-    def feed(self, bound: Lane, shard: int, watermark: int | None) -> None:
-        """Run a shard's records through its nodes, and flush its caches; with pending calls, `flush` does that for all shards."""
-        if not self.bound and 0 < self._all.num_rows < _FEW * len(self.arrived) and not self._may_gather:
-            self._values = read_all(bound, self._all, self._catalogue)
-        self.bound[shard] = bound
-        records = self.arrived.get(shard, NO_RECORDS)
-        if bound.circuit.pending_calls:
-            self._calling.append((shard, bound, self._fed(bound, records, watermark)))
-            return
-        for piece in self._pieces(records, watermark):
-            walked = self._fed(bound, piece, watermark)
-            self._output.add(shard, bound.outbox.drain(), walked)
-        flush([bound])
-        self._output.add(shard, bound.outbox.drain(), NO_RECORDS)
-
-    def _fed(self, bound: Lane, records: pa.Table, watermark: int | None) -> pa.Table:
-        return feed(bound, records, self._catalogue, watermark, self._values if records.num_rows else None)
-
-    def _pieces(self, records: pa.Table, watermark: int | None) -> list[pa.Table]:
-        """Return the records in pieces that are processed one after the other."""
-        if records.num_rows <= _PIECE or watermark is not None or self._values is not None or self._may_gather:
-            return [records]
-        return [records.slice(start, _PIECE) for start in range(0, records.num_rows, _PIECE)]
-
-    def flush(self) -> None:
-        """Make pending calls, and flush the caches of all shards that have made some."""
-        flush([bound for _, bound, _ in self._calling])
-        for shard, bound, walked in self._calling:
-            self._output.add(shard, bound.outbox.drain(), walked)
-
-    def end(self, state: LaneState | None = None) -> list[pa.Table]:
-        """Return the output of the stage: rows for topics and later stages, and rows for the driver."""
-        dropped = dict[tuple[str, str], int]()
-        for bound in self.bound.values():
-            for what, count in bound.outbox.dropped.items():
-                dropped[what] = dropped.get(what, 0) + count
-            if self._stay is None:
-                bound.close()
-        report: LaneReport = self._watch.report(self._output.records, state)
-        control = Control(
-            {},
-            self.due[0],
-            [(*what, count) for what, count in dropped.items()],
-            self.due[1],
-            wants_commit=any(bound.outbox.commit_requested for bound in self.bound.values()),
-            metrics=combined(bound.metrics for bound in self.bound.values()),
-        )
-        for bound in self.bound.values():
-            bound.metrics.start_again()
-        about = rows_about(self._assigned.shards.start, report, None if control == Control() else control)
-        return [*self._output.tables(), about]
-
-
-def _blueprint(assigned: Assignment) -> Blueprint:
-    """Return the nodes of a stage, which can read the tables of all others."""
-    program = assigned.program
-    return Blueprint(
-        [program.nodes[name] for name in program.plan.stages[assigned.stage].nodes],
-        program.specs,
-        tables=program.nodes,
-        global_stores=program.global_stores,
-        watermarked=program.watermarked,
-        sub_topologies=program.sub_topologies,
-        columns=program.columns,
-    )
 
 
 def split(assigned: Assignment, table: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.wire import LaneReport
-from penstock.lanes.samples import Samples
+from penstock.lanes.samples import Samples, by_node
 from penstock.state import LaneState
 
 _MEMORY = Path("/proc/self/statm")
@@ -25,20 +25,28 @@ class Watch:
         self._stage = assigned.stage
         self._lane = assigned.lane
         self._host = (assigned.epoch.servers or {}).get(assigned.lane, ("", 0))[0]
-        self.samples: Samples | None = Samples() if assigned.epoch.is_sampled else None
+        self._is_sampled = assigned.epoch.is_sampled
+        self._samples: list[Samples] = []
+
+    def samples(self) -> Samples | None:
+        """Return what measures the nodes of a shard; None if the epoch is not sampled."""
+        if not self._is_sampled:
+            return None
+        self._samples.append(Samples())
+        return self._samples[-1]
 
     def report(self, records: int, state: LaneState | None = None) -> LaneReport:
         """Return the report; `state` is the lane's after writing, if it has one."""
         seconds = perf_counter() - self._began
         report = LaneReport(self._lane, self._stage, records, seconds, write_id="" if state is None else state.head.write_id)
-        if self.samples is None:
+        if not self._is_sampled:
             return report
         return msgspec.structs.replace(
             report,
             host=self._host,
             worker=os.getpid(),
             memory=_resident_bytes(),
-            nodes=self.samples.by_node(),
+            nodes=by_node(self._samples),
             stores={} if state is None else state.sizes(),
         )
 

@@ -5,6 +5,7 @@ Each file is opened on first use and stays open until the end of the block: engi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -15,7 +16,7 @@ from penstock.epochs.program import Epoch, Program
 from penstock.epochs.shards import lane_of, shard_of
 from penstock.errors import LaneMovedError
 from penstock.lane_servers.client import clients_of
-from penstock.state import LaneState, ShardState, memory_engine
+from penstock.state import LaneState, ShardState, let_threads_read, memory_engine
 
 
 def require_the_same(state: LaneState, assigned: Assignment) -> None:
@@ -53,6 +54,7 @@ class OpenStores:
         self._opened = opened
         self._lanes: dict[int, LaneState] = {}
         self._before: dict[int, LaneState] = {}
+        self._opening = threading.RLock()
 
     def lane(self, number: int) -> LaneState:
         """Return one of the task's own lanes, for writing."""
@@ -70,14 +72,17 @@ class OpenStores:
     def owner_before(self, key: bytes) -> ShardState:
         """Return the shard that owns a key, as of the end of the epoch before, for reading; committed or not.
 
-        Its lane may already have written this epoch, in another process: its undo steps show the values before that.
+        Its lane may already have written this epoch, in another process: its undo steps show the values before that. Several
+        threads may ask, and read what they get.
         """
         program = self._program
         shard = shard_of(key, program.shards)
         lane = lane_of(shard, program.shards, program.lanes)
-        if lane not in self._before:
-            self._before[lane] = self._lane_before(lane)
-        return self._before[lane].shard(shard)
+        with self._opening:
+            if lane not in self._before:
+                self._before[lane] = self._lane_before(lane)
+                let_threads_read(self._before[lane])
+            return self._before[lane].shard(shard)
 
     def _lane_before(self, lane: int) -> LaneState:
         program, previous = self._program, self._epoch.previous
@@ -95,6 +100,15 @@ class OpenStores:
         state = self.lane_now(lane)
         require_the_same(state, Assignment(self._program, epoch, lane=lane))
         return state.read_committed(epoch.previous)
+
+    def let_threads_read(self, lane: int | None = None) -> None:
+        """Prepare for threads that read a lane of the task, each in shards of its own, and what the task can read besides."""
+        if lane is not None:
+            let_threads_read(self.lane(lane))
+        if self.globals is not None:
+            let_threads_read(self.globals)
+            self.globals.shard(0)
+        self.forget_views()  # those of the lane read it without the others' turns
 
     def forget_views(self) -> None:
         """Discard the views of the epoch before; call this after each write to a lane, which makes them invalid."""

@@ -43,6 +43,8 @@ class Program:
     handlers: ErrorHandlers
     is_traced: bool = False
     columns: bool = False
+    blocking_threads: int = 1
+    """How many threads of a process may walk shards at the same time, if the user's code waits; 1 for none."""
     is_spread: bool = False
     """Whether lanes run on several hosts, each with its own directory. Then ids of writes tell stores apart, not a lock."""
     server_key: bytes = field(default=b"", repr=False)

@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 
 from penstock import faults
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.hops import StageRun, bring_to, split, write_lane
+from penstock.epochs.hops import bring_to, split, write_lane
 from penstock.epochs.lane_reports import Watch
 from penstock.epochs.opened import OpenStores, open_stores, require_the_same
 from penstock.epochs.output import ANY_SHARD, rows_of_changes
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.serial import AllLanes
+from penstock.epochs.stage_run import StageRun
 from penstock.epochs.stays import staying
 from penstock.epochs.wire import Kind, in_order_of_stages, rows_about
 from penstock.state import LaneState, StoreChanges, last_registers, pending_changes
@@ -34,7 +35,8 @@ def run_section(assigned: Assignment, table: pa.Table) -> pa.Table:
         states = [_opened(stores, assigned.at(stage, lane)) for lane in range(program.lanes)]
         run = StageRun(assigned, stores.globals)
         run.arrive(records, in_shards=False)
-        run.feed(run.bind(AllLanes(assigned, states), epoch.watermark), ANY_SHARD, None)
+        for walked in run.walk(ANY_SHARD, AllLanes(assigned, states), epoch.watermark, None, apart=False):
+            run.take(walked)
         run.flush()
         changes = [change for state in states for change in pending_changes(state, epoch.number)]
         rows = rows_of_changes(assigned, changes, Kind.CHANGE)

@@ -3,15 +3,18 @@
 A lane's store has the id of its last write. If that is the one that this process wrote, the processors go on: no other process
 has run the lane, and nothing was rolled back. Otherwise the stay has ended: they are closed, and others begin with `init`. So
 the attributes of a processor always belong to the state of its stores.
+
+They are also of one thread, as what they have opened may be: if their shard is walked in another one, they end there, too.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock.epochs.assignment import Assignment
+from penstock.epochs.overlap import Pace, in_thread
 from penstock.epochs.program import Program
 from penstock.lanes.residents import Residents
 from penstock.metrics import UserMetrics
@@ -30,6 +33,7 @@ class Stay:
         self._residents: dict[int, Residents] = {}
         self._shards: dict[int, ShardState] = {}
         self._globals: list[ShardState] = []
+        self._threads: dict[int, int | None] = {}
 
     def begin(self, state: LaneState, globals_: LaneState | None) -> None:
         """Go on with the lane's state if it is what this process has left, else end the stay and begin another one."""
@@ -39,6 +43,21 @@ class Stay:
         continue_with(state, self._shards.values())
         if globals_ is not None:
             continue_with(globals_, self._globals)
+
+    def settle(self, shard: int, thread: int | None) -> None:
+        """Let a shard be walked in a thread of this process, or in the main one; objects that began elsewhere end."""
+        if shard in self._residents and self._threads.get(shard) != thread:
+            self._close(shard)
+        self._threads[shard] = thread
+
+    def make(self, shards: Sequence[int], calls: Sequence[Callable[[], None]]) -> None:
+        """Make a call for each shard where that was walked, one after the other."""
+        for shard, call in zip(shards, calls, strict=True):
+            thread = self._threads.get(shard)
+            if thread is None:
+                call()
+            else:
+                in_thread(thread, call).result()
 
     def residents(self, shard: int) -> Residents:
         """Return the user's objects in a shard."""
@@ -56,17 +75,29 @@ class Stay:
 
     def end(self) -> None:
         """Close all processors. If one fails to close, that is logged: what it has processed is not affected."""
-        for residents in self._residents.values():
-            for failure in residents.close():
-                _log.warning("A processor failed to close", exc_info=failure)
-        self._residents.clear()
+        for shard in list(self._residents):
+            self._close(shard)
         self._shards.clear()
         self._globals.clear()
         self._write_id = None
 
+    def _close(self, shard: int) -> None:
+        residents, thread = self._residents.pop(shard), self._threads.get(shard)
+        for failure in residents.close() if thread is None else in_thread(thread, residents.close).result():
+            _log.warning("A processor failed to close", exc_info=failure)
+
 
 _stays: dict[tuple[str, str], dict[int, Stay]] = {}
 """The stays of each start of an application in this process, by lane."""
+
+
+_paces: dict[tuple[str, str], dict[int | None, Pace]] = {}
+"""How lanes are walked in this process, by lane; None is for stages that need no lane."""
+
+
+def pace_of(program: Program, lane: int | None = None) -> Pace:
+    """Return how a lane is walked in this process."""
+    return _paces.setdefault((program.directory, program.incarnation), {}).setdefault(lane, Pace(program.blocking_threads))
 
 
 @contextmanager
@@ -92,3 +123,5 @@ def end_stays(program: Program | None = None) -> None:
     for key in list(_stays) if program is None else [(program.directory, program.incarnation)]:
         for stay in _stays.pop(key, {}).values():
             stay.end()
+    if program is None:
+        _paces.clear()

@@ -119,18 +119,22 @@ class Lane:
             raise failure
 
 
-def flush(lanes: Sequence[Lane]) -> None:
+def _one_by_one(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
+def flush(lanes: Sequence[Lane], make: Callable[[Sequence[Callable[[], None]]], None] = _one_by_one) -> None:
     """Make pending calls and emit cached tables, at the end of an epoch, before the commit.
 
     The lanes are those of several shards, bound to the same nodes: a node's calls are made for all shards at once. A processor
     below one table may write to another that was already flushed, and a table may lead to calls: this repeats until nothing is
-    pending.
+    pending. `make` flushes the caches of each lane, where that is walked.
     """
     circuits = [lane.circuit for lane in lanes]
     while True:
         for same_node in reversed(list(zip(*(circuit.pending_calls for circuit in circuits), strict=True))):
             make_calls(same_node)
-        for circuit in circuits:
-            circuit.stores.flush()
+        make([circuit.stores.flush for circuit in circuits])
         if not any(circuit.is_holding_back for circuit in circuits):
             return

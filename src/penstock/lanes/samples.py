@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
 
@@ -43,3 +44,13 @@ class Samples:
     def by_node(self) -> dict[str, tuple[int, float]]:
         """Return records and seconds by node."""
         return {name: (records, seconds) for name, (records, seconds) in self._tallies.items()}
+
+
+def by_node(shards: Iterable[Samples]) -> dict[str, tuple[int, float]]:
+    """Return records and seconds by node, of several shards together."""
+    found: dict[str, tuple[int, float]] = {}
+    for samples in shards:
+        for name, (records, seconds) in samples.by_node().items():
+            before = found.get(name, (0, 0.0))
+            found[name] = before[0] + records, before[1] + seconds
+    return found

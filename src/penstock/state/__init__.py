@@ -8,7 +8,7 @@ from penstock.state.engines.factory import EngineFactory, EngineKind, Snapshots
 from penstock.state.engines.memory import MemoryEngine
 from penstock.state.epochs import FORMAT, MARK_LIFE_MS, Head, Mark
 from penstock.state.keyvalue import KeyValueReads, KeyValueStore
-from penstock.state.lane import LaneState, LaneView, StoreChanges, continue_with, pending_changes
+from penstock.state.lane import LaneState, LaneView, StoreChanges, continue_with, let_threads_read, pending_changes
 from penstock.state.overlay import Register, Registers
 from penstock.state.raw import OrderedSpace
 from penstock.state.rewriting import rewrite
@@ -84,6 +84,7 @@ __all__ = [
     "hold_all",
     "holder",
     "last_registers",
+    "let_threads_read",
     "memory_engine",
     "pending_changes",
     "read_all",

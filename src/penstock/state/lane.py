@@ -17,6 +17,7 @@ import msgspec
 from penstock.advance import advanced
 from penstock.errors import StateError
 from penstock.state.engines.engine import Expected, SpaceBatch
+from penstock.state.engines.guarded import GuardedEngine
 from penstock.state.epochs import (
     HEAD,
     META,
@@ -335,6 +336,14 @@ def continue_with(state: LaneState, shards: Iterable[ShardState]) -> None:
         if state._shards.get(shard.number) is not shard:
             shard.reopen(state._engine)
             state._shards[shard.number] = shard
+
+
+def let_threads_read(state: LaneState) -> None:
+    """Let several threads read a lane, each in shards of its own; what was written so far stays. One thread commits."""
+    if not isinstance(state._engine, GuardedEngine):
+        state._engine = GuardedEngine(state._engine)
+        for shard in state._shards.values():
+            shard.read_from(state._engine)
 
 
 class LaneView(LaneState):

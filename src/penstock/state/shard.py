@@ -6,6 +6,7 @@ A shard is the unit of state: what a record writes or remembers belongs to its s
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ PREFIX = struct.Struct(">H")
 
 _REGISTERS_KEY = b"registers"
 
+_opening = threading.RLock()
+
 _encode_registers = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode_registers = msgspec.msgpack.Decoder(dict[str, int]).decode
 
@@ -55,18 +58,24 @@ class ShardState:
         """The typed store of that specification; the same name is the same store."""
         known = self._specs.get(spec.name)
         if known is None:
-            self.stores[spec.name] = open_store(self, spec)
-            self._specs[spec.name] = spec
+            with _opening:  # threads of several shards read the global stores, and other shards as of the epoch before
+                if spec.name not in self._specs:
+                    self.stores[spec.name] = open_store(self, spec)
+                    self._specs[spec.name] = spec
         elif known != spec:
             raise StateError(f"store {spec.name!r} is already open as {known}, not as {spec}")
         return self.stores[spec.name]
 
     def reopen(self, engine: Engine) -> None:
         """Go on with an engine that has what this shard has committed: stores stay, and forget what was not committed."""
+        self.read_from(engine)
+        self.discard()
+
+    def read_from(self, engine: Engine) -> None:
+        """Read what was committed from another engine, which has the same; what was written since stays."""
         self._engine = engine
         for space in self._spaces.values():
             space.reopen(engine)
-        self.discard()
 
     def space(self, name: str, log: Log | None = None, log_all: bool = False) -> Space:
         """A byte map of this shard for a store to keep its entries in; see `Space` for what goes into the changelog."""

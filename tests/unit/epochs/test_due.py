@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
-from penstock.epochs import hops
+from penstock.epochs import stage_run
 from penstock.epochs.due import forget_due, is_due, note_due, was_due
 from penstock.epochs.program import Epoch
 from penstock.epochs.shards import shard_of
@@ -121,13 +121,13 @@ class TestShardsOfAnEpoch:
     def bound(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """The shards that stages were bound to."""
         found: list[int] = []
-        bind = hops.StageRun.bind
+        bind = stage_run.StageRun.bind
 
-        def noting(run: hops.StageRun, state: Any, watermark: int | None) -> Lane:
+        def noting(run: stage_run.StageRun, state: Any, watermark: int | None) -> Lane:
             found.append(state.number)
             return bind(run, state, watermark)
 
-        monkeypatch.setattr(hops.StageRun, "bind", noting)
+        monkeypatch.setattr(stage_run.StageRun, "bind", noting)
         return found
 
     def test_shards_without_records_do_not_run_if_nothing_can_wait(self, tmp_path: Path, bound: list[int]) -> None:

@@ -28,7 +28,7 @@ def test_most_epochs_report_only_records_and_time(monkeypatch: pytest.MonkeyPatc
     times = iter([10.0, 10.5])
     monkeypatch.setattr(lane_reports, "perf_counter", lambda: next(times))
     watch = Watch(Assignment(PROGRAM, PLAIN, stage=1, lane=3))
-    assert watch.samples is None
+    assert watch.samples() is None
     assert watch.report(42, LaneState(memory_engine())) == LaneReport(3, 1, 42, 0.5)
 
 
@@ -37,11 +37,13 @@ def test_a_sampled_epoch_reports_nodes_stores_and_the_process() -> None:
     state.store(StoreSpec("raw", StoreKind.RAW)).put(b"key", b"value")
     state.commit(5, 0)
     watch = Watch(Assignment(PROGRAM, SAMPLED, lane=2))
-    assert watch.samples is not None
-    watch.samples.watched("node", lambda *_: None)(None, None, 0, NO_HEADERS)
-    report = watch.report(1, state)
-    assert (report.lane, report.stage, report.records, report.worker) == (2, 0, 1, os.getpid())
-    assert report.nodes["node"][0] == 1
+    for _ in range(2):  # of two shards
+        samples = watch.samples()
+        assert samples is not None
+        samples.watched("node", lambda *_: None)(None, None, 0, NO_HEADERS)
+    report = watch.report(2, state)
+    assert (report.lane, report.stage, report.records, report.worker) == (2, 0, 2, os.getpid())
+    assert report.nodes["node"][0] == 2
     assert report.stores == {"raw": (1, len(b"0skeyvalue"))}  # with the two bytes of the shard
     assert report.memory == pytest.approx(psutil.Process().memory_info().rss, rel=0.2)
 

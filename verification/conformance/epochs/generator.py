@@ -127,6 +127,7 @@ def case(seed: int, index: int) -> EpochCase:
     drafted = EpochCase(
         f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind, shards=shards, in_flight=in_flight, columns=columns
     )
+    drafted = replace(drafted, threads=Random(f"threads/{seed}/{index}").choice((1, 1, 2, 3, 8)))
     settings = Settings(caching=draft.chance(_caches(focus)), wall_clock=dice.choice((0, 0, 1_000, 86_400_000)))
     course = Course(dice, drafted, draft, eventful=focus in OF_LIFE)
     steps = course.steps()

@@ -22,6 +22,7 @@ from verification.conformance.epochs.internals import (
     has_scattered_processors,
     in_columns,
     in_small_pieces,
+    in_threads,
     kept_specs,
     shards_by_default,
     specs_of,
@@ -59,6 +60,7 @@ class Outcome:
     lane_changes: int = 0
     in_flight: int = 0
     in_columns: int = 0
+    in_threads: int = 0
     is_left_out: bool = False
     origins: dict[Origin, int] = field(default_factory=dict)
 
@@ -80,13 +82,14 @@ def play(case: EpochCase) -> Outcome:
         first = next((action.wall_clock for action in actions if isinstance(action, Run)), case.settings.wall_clock)
         judge = Judge(case, judged, specs_of(judged, caching=caching), first)
         origins = list(outcome.origins)
-        how: dict[str, Any] = {"caching": caching, "columns": case.columns, "failures": case.failures}
+        how: dict[str, Any] = {"caching": caching, "columns": case.columns, "failures": case.failures, "threads": case.threads}
         application = Application(topology, folder / "state", shards_of(case, topology), origins, **how)
         kept = kept_specs(topology, specs)
         try:
-            with in_columns() as settled, nullcontext() if case.columns else in_small_pieces():
+            pieces = nullcontext() if case.columns else in_small_pieces()
+            with in_columns() as settled, in_threads(topology) as apart, pieces:
                 _Play(case, application, judge, outcome, folder / "copy", kept).all(actions, begins(actions, case.in_flight))
-            outcome.in_columns = len(settled)
+            outcome.in_columns, outcome.in_threads = len(settled), sum(apart)
             if outcome.failure is None and outcome.expected_failure is None:
                 outcome.expected_stores = judge.contents(kept)
                 outcome.stores, outcome.changelogs = application.contents(kept), application.rebuilt(kept)

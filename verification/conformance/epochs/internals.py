@@ -6,6 +6,7 @@ A change there requires a change here, and nowhere else in the oracle.
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config import Config
-from penstock.epochs import hops, output, stays
+from penstock.epochs import output, overlap, stage_run, stays
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.global_tables import GlobalTables
 from penstock.epochs.home import Home, lane_as_of, open_lane
@@ -306,6 +307,7 @@ class Application:
         caching: bool,
         columns: bool = False,
         failures: str = "fail",
+        threads: int = 1,
     ) -> None:
         self._topology = topology
         self._directory = directory
@@ -313,6 +315,7 @@ class Application:
         self._caching = caching
         self._columns = columns
         self._failures = failures
+        self._threads = threads
         self._origins = tuple(origins)
         self._logs: defaultdict[Origin, Log] = defaultdict(list)
         self._ids: defaultdict[str, str] = defaultdict(lambda: "first")
@@ -353,7 +356,7 @@ class Application:
 
     def _program_of(self, lanes: int) -> Program:
         options: dict[str, Any] = {"caching": self._caching, "columns": self._columns, "failures": self._failures}
-        return _program(self._topology, str(self._directory), self._shards, lanes, **options)
+        return _program(self._topology, str(self._directory), self._shards, lanes, **options, threads=self._threads)
 
     def move(self) -> None:
         """Run the next epochs in another process."""
@@ -612,8 +615,40 @@ def shards_by_default(topology: Topology, partitions: Mapping[str, int]) -> int:
 @contextmanager
 def in_small_pieces() -> Iterator[None]:
     """Decode, process and send few records of a shard at a time, as lanes do with many."""
-    with patch.object(hops, "_PIECE", 3), patch.object(hops, "_FEW", 0), patch.object(output, "_MOST_ROWS", 2):
+    with patch.object(stage_run, "_PIECE", 3), patch.object(stage_run, "_FEW", 0), patch.object(output, "_MOST_ROWS", 2):
         yield
+
+
+class _Waiting(overlap.Pace):
+    """The pace of code that is known to wait."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._waiting.update(range(100))
+
+
+@contextmanager
+def in_threads(topology: Topology) -> Iterator[list[int]]:
+    """Walk shards as if all code waited; return how many were walked in threads.
+
+    The first shard is walked as if that was not known yet, unless there are processors: those would end there and begin anew.
+    """
+    operators = [node.operator for node in topology.nodes.values() if isinstance(node, ProcessorNode)]
+    pace = _Waiting if any(operator.runs_user_objects for operator in operators) else overlap.Pace
+    walked, found = overlap.Pace._at_once, list[int]()
+
+    def noted(pace: Any, stage: int, left: list[int], walks: Any) -> Any:
+        found.append(len(left))
+        return walked(pace, stage, left, walks)
+
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        measured = patch.multiple(overlap, _LEAST_S=0.0, _WAITS=0.0, _STILL_WAITS=0.0)
+        with measured, patch.object(overlap.Pace, "_at_once", noted), patch.object(stays, "Pace", pace):
+            yield found
+    finally:
+        sys.setswitchinterval(often)
 
 
 def _placed(table: pa.Table, program: Program) -> Iterator[int | None]:
@@ -636,6 +671,7 @@ def _program(
     caching: bool,
     columns: bool = False,
     failures: str = "fail",
+    threads: int = 1,
 ) -> Program:
     program = Program.of(
         ID,
@@ -648,6 +684,7 @@ def _program(
         incarnation="",
         handlers=ErrorHandlers(processing=HANDLERS[failures]),
         columns=columns,
+        blocking_threads=threads,
     )
     if caching:
         return program

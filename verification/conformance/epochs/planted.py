@@ -251,8 +251,8 @@ MUTANTS = (
     Mutant(
         "processors are not closed when their stay ends",
         "epochs/stays.py",
-        "            for failure in residents.close():\n",
-        "            for failure in []:\n",
+        "        for failure in residents.close() if thread is None else in_thread(thread, residents.close).result():\n",
+        "        for failure in []:\n",
     ),
     Mutant(
         "what is scheduled late is forgotten when the epoch ends",
@@ -274,9 +274,9 @@ MUTANTS = (
     ),
     Mutant(
         "a punctuator is cancelled for good",
-        "epochs/hops.py",
-        "                start=self._start,\n",
-        "                start=0,\n",
+        "epochs/stage_run.py",
+        "                    start=self._start,\n",
+        "                    start=0,\n",
     ),
     Mutant(
         "a punctuator is cancelled until its processor begins anew",
@@ -337,5 +337,11 @@ MUTANTS = (
         "lanes/retries.py",
         "    if operator.retries_what_it_reads:\n        return operator\n",
         "",
+    ),
+    Mutant(
+        "what was written before threads begin is lost",
+        "state/lane.py",
+        "            shard.read_from(state._engine)\n",
+        "            shard.reopen(state._engine)\n",
     ),
 )

@@ -53,7 +53,7 @@ def judge(case: EpochCase) -> Verdict:
     if outcome.is_left_out:
         return Verdict(case.id, [], set(), {"left_out": 1})
     counts = {**counted(case.steps), "lane_changes": outcome.lane_changes}
-    counts |= {"in_flight": outcome.in_flight, "shards_in_columns": outcome.in_columns}
+    counts |= {"in_flight": outcome.in_flight, "shards_in_columns": outcome.in_columns, "shards_in_threads": outcome.in_threads}
     return Verdict(case.id, differences(case, outcome), {name for op in case.ops for name in features(op)}, counts)
 
 

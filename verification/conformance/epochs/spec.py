@@ -54,7 +54,8 @@ class EpochCase(Case):
     """A case for the epoch host: its number of shards, of lanes at first, and of epochs in flight while the next one runs.
 
     With `columns`, expressions are computed in columns where they can be, however few records there are. `failures` is what the
-    application does about a function that fails: it ends (`fail`), drops the record, or retries the function first.
+    application does about a function that fails: it ends (`fail`), drops the record, or retries the function first. With
+    several `threads`, shards are walked by them at the same time, as if all functions waited for other systems.
     """
 
     shards: int = 1
@@ -62,3 +63,4 @@ class EpochCase(Case):
     in_flight: int = 0
     columns: bool = False
     failures: str = "fail"
+    threads: int = 1

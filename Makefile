@@ -46,7 +46,7 @@ SOURCES := src verification benchmarks tests tools examples deploy
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local on-spark sparks without-spark integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
+.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local blocking on-spark sparks without-spark integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,7 +90,7 @@ $(SPARK_READY): $(VENV_READY)
 	@mkdir -p $(@D)
 	@touch $@
 
-test-jvm coverage on-spark integration chaos chaos-local cluster takeover sources evolution: $(SPARK_READY)
+test-jvm coverage blocking on-spark integration chaos chaos-local cluster takeover sources evolution: $(SPARK_READY)
 
 $(POSTGRES_READY): tools/postgres/bring
 	@tools/postgres/bring $(POSTGRES)
@@ -197,6 +197,9 @@ bench-local: $(VENV_READY) $(PARTS_READY) ## The local engine beside Kafka Strea
 
 bench-time: $(VENV_READY) $(PARTS_READY) ## Timers of a lane, and records that a service is asked about on Spark
 	$(BIN)/python -m benchmarks.time
+
+blocking: $(VENV_READY) $(PARTS_READY) ## Functions that wait or are slow, on both engines: calls in flight, two lanes beside one, calls before the first commit
+	$(BIN)/python -m benchmarks.blocking
 
 on-spark: $(VENV_READY) $(PARTS_READY) ## Every record is processed in a Spark task, with default settings, here and on three hosts; a planted fallback is seen (QUICK=1: a minute)
 	$(BIN)/python -m verification.on_spark $(if $(QUICK),--quick)

@@ -93,9 +93,8 @@ class Pace:
         with nullcontext() if self._waiting else trial.going_on():
             while left:
                 shard = left.pop(0)
-                thread = (
-                    shard % self._most if self._waiting else None
-                )  # of another stage, too: its processors may share a connection
+                # If any stage waits, then in threads: its processors may share a connection with those of this one.
+                thread = shard % self._most if self._waiting else None
                 walks.settle(shard, thread)
                 if thread is None:
                     yield from walks.walk(shard)

@@ -70,9 +70,9 @@ class SeveralShards(OneShard):
         self.count = count
         self._view: LaneView | None = None
         program = _program(topology, count)
-        self.sub_topologies = program.sub_topologies
+        self.sub_topologies: Mapping[str, str] = program.sub_topologies
         self._queried = _Queried(program, state, engine)
-        self.names = self._queried.specs.keys() & topology.stores.keys()
+        self.names: Collection[str] = self._queried.specs.keys() & topology.stores.keys()
 
     def own(self, number: int) -> OwnShard:
         """See `OneShard`."""

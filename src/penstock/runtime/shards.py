@@ -6,25 +6,40 @@ there and in the test driver. The application's own topics have as many partitio
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import replace
 
 from penstock.config import Config
 from penstock.epochs.program import lanes_topic
-from penstock.errors import ConfigError, TopicError, TopologyError
+from penstock.errors import TopicError, TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.topics import Topics
 from penstock.runtime.truth import Truth, program_of, refuse_no_input
 from penstock.topology import Topology
 
+_log = logging.getLogger(__name__)
+
+_CURE = (
+    "For more lanes, set shards before the first start: then keys of one partition are in several, each with a stream time and "
+    "stores of its own."
+)
+
 
 def settled(truth: Truth, config: Config, topics: Topics) -> Config:
-    """Return the settings with the number of shards. Raises if they have none, and a topic is missing that would decide."""
+    """Return the settings with the number of shards, and at most as many lanes.
+
+    Raises if they have no such number, and a topic is missing that would decide.
+    """
     if config.shards is not None:
         return config
     name = lanes_topic(truth.program.application_id)
     first = topics.seen([name])
-    return replace(config, shards=first[name].partitions if first else _shards_of_new(truth, config, topics))
+    shards, why = (first[name].partitions, "since its first start") if first else _shards_of_new(truth, config, topics)
+    if config.lanes is None or config.lanes <= shards:
+        return replace(config, shards=shards)
+    _log.warning("lanes = %d, but %d of them run: the application has as many shards, %s. %s", config.lanes, shards, why, _CURE)
+    return replace(config, lanes=shards, shards=shards)
 
 
 def looking(application_id: str, topology: Topology, handlers: ErrorHandlers, config: Config, topics: Topics) -> Truth:
@@ -36,7 +51,8 @@ def looking(application_id: str, topology: Topology, handlers: ErrorHandlers, co
     return truth
 
 
-def _shards_of_new(truth: Truth, config: Config, topics: Topics) -> int:
+def _shards_of_new(truth: Truth, config: Config, topics: Topics) -> tuple[int, str]:
+    """Return the number, and where it is from."""
     names = sorted(truth.source_of(truth.read_topics))
     refuse_no_input(names)
     if not config.create_topics:
@@ -44,13 +60,4 @@ def _shards_of_new(truth: Truth, config: Config, topics: Topics) -> int:
     found = topics.seen(names)
     widths = {name: found[name].partitions if name in found else config.topic_partitions for name in names}
     widest = max(names, key=widths.__getitem__)
-    shards = widths[widest]
-    if config.lanes is not None and config.lanes > shards:
-        has = "has" if widest in found else "will be created with topic_partitions ="
-        raise ConfigError(
-            f"lanes: {config.lanes} lanes cannot share {shards} shards: each lane needs at least one. A new application has as "
-            f"many shards as its widest source topic has partitions, and {widest!r} {has} {shards}. Set lanes to {shards} or "
-            f"less, or leave it out; or give the topic more partitions; or set shards to {config.lanes} or more: then keys of "
-            f"one partition are in several shards, each with a stream time and stores of its own."
-        )
-    return shards
+    return widths[widest], f"as its widest source topic, {widest}, has partitions"

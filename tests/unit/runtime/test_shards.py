@@ -74,18 +74,28 @@ def test_without_input_there_is_none() -> None:
         config_of(reading(re.compile("in-.*")), Topics("other"), create_topics=True)
 
 
-def test_more_lanes_than_a_new_application_has_shards_are_refused_with_the_cure() -> None:
-    told = r"lanes: 4 lanes cannot share 3 shards.*'wide' has 3\. Set lanes to 3 or.*set shards to 4"
-    with pytest.raises(ConfigError, match=told):
-        config_of(reading("narrow", "wide"), Topics(narrow=1, wide=3), lanes=4)
-    with pytest.raises(ConfigError, match="'in' will be created with topic_partitions = 3"):
-        config_of(reading("in"), Topics(), lanes=4, create_topics=True, topic_partitions=3)
+def test_more_lanes_than_a_new_application_has_shards_do_not_run(caplog: pytest.LogCaptureFixture) -> None:
+    """As threads of Kafka Streams that have no task, but said."""
+    found = config_of(reading("narrow", "wide"), Topics(narrow=1, wide=3), lanes=4)
+    assert (found.lanes, found.shards) == (3, 3)
+    told = "lanes = 4, but 3 of them run: the application has as many shards, as its widest source topic, wide, has partitions."
+    assert told in caplog.text
+    assert config_of(reading("in"), Topics(), lanes=4, create_topics=True, topic_partitions=3).lanes == 3
+    caplog.clear()
     assert config_of(reading("in"), Topics(**{"in": 1}), lanes=4, shards=4).lanes == 4
+    assert config_of(reading("in"), Topics(**{"in": 4}), lanes=4).lanes == 4
+    assert not caplog.text
 
 
-def test_more_lanes_than_shards_of_the_first_start_are_refused() -> None:
+def test_more_lanes_than_shards_of_the_first_start_do_not_run(caplog: pytest.LogCaptureFixture) -> None:
+    found = config_of(reading("in"), Topics("in", LANES), lanes=3)
+    assert (found.lanes, found.shards) == (2, 2)
+    assert "has as many shards, since its first start. For more lanes, set shards before the first start" in caplog.text
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"3 lanes cannot share 2 shards.*fixed at the first start"):
-        config_of(reading("in"), Topics("in", LANES), lanes=3)
+        config_of(reading("in"), Topics("in"), lanes=3, shards=2)
 
 
 @pytest.mark.parametrize(("cores", "lanes"), [(16, 2), (1, 1)])

@@ -16,6 +16,7 @@ from penstock.errors import NotReadyError, QueryError, QueryTimeoutError
 from penstock.spark import sql as module
 from penstock.spark.sql import MOST_STUCK, GuardedSql, failure
 from tests.unit.spark.test_failures import report
+from verification.harness.processes import wait_until
 
 RETRY = "A lane is moving to another host, or its host is lost. Retry. (The lane server at one:7001 does not answer: timed out)"
 
@@ -137,9 +138,7 @@ class TestQueriesThatCannotBeEnded:
                 self.asked(sql, "other")
         assert threading.active_count() <= threads + MOST_STUCK
         may_end.set()
-        deadline = time.monotonic() + 20
-        while threading.active_count() > threads and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until("those queries have ended", lambda: all(stuck.answer.done() for stuck in sql._left_behind), 20)
         assert self.asked(sql, "other") == self.ANSWER
 
     def test_what_a_query_raises_is_raised(self, sql: GuardedSql) -> None:

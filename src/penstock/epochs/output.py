@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -38,10 +39,11 @@ ANY_SHARD = -1
 
 
 class OfShard(NamedTuple):
-    """How many rows a shard sends, and where its records begin among all, by which its rows refer to their causes."""
+    """How many rows a shard sends, after how many others of the stage, and where the records begin to which its rows refer."""
 
     shard: int
     rows: int
+    before: int
     first_record: int
 
 
@@ -62,13 +64,15 @@ class Output:
         self._tables: list[pa.Table] = []
         self._sent = Sent([], [], [])
         self._converted = 0
+        self._rows_of: Counter[int] = Counter()
         self.records: int = 0
         """How many records were processed."""
 
     def add(self, shard: int, rows: list[Row], walked: pa.Table) -> None:
         """Add rows that a shard sends after those it has sent so far; their causes are among the records `walked`, or none."""
         self._sent.rows.extend(rows)
-        self._sent.by_shard.append(OfShard(shard, len(rows), self.records - self._converted))
+        self._sent.by_shard.append(OfShard(shard, len(rows), self._rows_of[shard], self.records - self._converted))
+        self._rows_of[shard] += len(rows)
         self._sent.walked.append(walked)
         self.records += walked.num_rows
         if len(self._sent.rows) >= _MOST_ROWS:
@@ -131,7 +135,7 @@ def _is_later_turn(program: Program, level: int, topics: Sequence[str], exchange
 
 def letters_sent(program: Program, letters: list[Row]) -> pa.Table | None:
     """Return the rows of dead letters that were sent outside a stage, while records were read."""
-    return rows_sent(program, Sent(letters, [OfShard(0, len(letters), 0)], []), 0)
+    return rows_sent(program, Sent(letters, [OfShard(0, len(letters), 0, 0)], []), 0)
 
 
 def _kinds(kinds: Sequence[RowKind], exchange: Sequence[bool]) -> Any:
@@ -165,10 +169,10 @@ class _Caused:
 
     def __init__(self, sent: Sent, causes: Any) -> None:
         counts = [each.rows for each in sent.by_shard]
-        first_rows = np.cumsum([0, *counts[:-1]])
+        first_rows = np.cumsum([0, *counts[:-1]]) - [each.before for each in sent.by_shard]
         own = np.repeat(np.array([each.shard for each in sent.by_shard], np.int32), counts)
         self._shards = np.maximum(own, 0)
-        self._numbers = np.arange(len(causes)) - np.repeat(first_rows, counts)  # of each row within its shard
+        self._numbers = np.arange(len(causes)) - np.repeat(first_rows, counts)  # of each row within its shard, in the whole stage
         self._walked = pa.concat_tables([NO_RECORDS, *sent.walked])
         self._is_before = causes == BEFORE_RECORDS
         self._is_by_record = causes >= 0

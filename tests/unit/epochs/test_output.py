@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from penstock import Processor, StreamsBuilder, Topology, bounded_disorder, shared_store
+from penstock.epochs import output
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.output import ANY_SHARD, OfShard, Sent, rows_of_changes, rows_sent
+from penstock.epochs.output import ANY_SHARD, OfShard, Output, Sent, rows_of_changes, rows_sent
 from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.shards import shard_of
 from penstock.epochs.wire import Kind
@@ -59,7 +60,7 @@ def sent_by(*shards: tuple[int, list[Row], pa.Table]) -> Sent:
     sent, first = Sent([], [], [records for _, _, records in shards]), 0
     for shard, rows, records in shards:
         sent.rows.extend(rows)
-        sent.by_shard.append(OfShard(shard, len(rows), first))
+        sent.by_shard.append(OfShard(shard, len(rows), 0, first))
         first += records.num_rows
     return sent
 
@@ -189,6 +190,21 @@ class TestPlaces:
         earlier, later = (self.places(program, 2, level, [exchanged(b"a", 0)], walked((-1, 1, LAST, 3)))[0] for level in (0, 1))
         assert [(origin, place) for origin, _, place, _ in (earlier, later)] == [(-1, LAST)] * 2
         assert earlier[1] < later[1]
+
+    @pytest.mark.parametrize("most_rows", [2, 10_000])
+    def test_rows_of_a_flush_keep_their_order_however_their_records_are_walked(
+        self, program: Program, most_rows: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(output, "_MOST_ROWS", most_rows)
+        sent = Output(program, 1)
+        for piece in range(3):
+            rows = [exchanged(b"a", number, b"%d.%d" % (piece, number)) for number in range(2)]
+            sent.add(2, rows, walked(*((-1, 1, LAST, 2 * piece + number) for number in range(2))))
+        sent.add(2, [exchanged(b"a", -1, b"3.0")], walked())
+        sent.add(5, [exchanged(b"a", -1, b"of another shard")], walked())
+        found = [row for table in sent.tables() for row in columns(table, "place", "offset", "path", "value")]
+        in_order = [b"%d.%d" % (piece, number) for piece in range(3) for number in range(2)]
+        assert [value for *_, value in sorted(found)] == [*in_order, b"3.0", b"of another shard"]
 
     def test_timers_send_without_any_records(self, program: Program) -> None:
         [place] = self.places(program, 1, 0, [exchanged(b"a", -1)], walked())

@@ -172,8 +172,8 @@ MUTANTS = (
     Mutant(
         "all pieces of a shard's records are taken for the first",
         "epochs/output.py",
-        "OfShard(shard, len(rows), self.records - self._converted)",
-        "OfShard(shard, len(rows), 0)",
+        "self._rows_of[shard], self.records - self._converted)",
+        "self._rows_of[shard], 0)",
     ),
     Mutant(
         "columns begin with empty aggregates in every epoch",

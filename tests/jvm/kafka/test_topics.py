@@ -132,6 +132,7 @@ def test_ends_of_new_partitions_are_requested_until_they_have_leaders(broker_top
     assert len(broker_topics.end_offsets([(wanted.name, number) for number in range(64)])) == 64
 
 
+@pytest.mark.slow
 def test_offsets_are_read_after_a_broker_was_killed() -> None:
     """The broker then has a new leader epoch, and the client still has the old one."""
     with Broker() as broker:

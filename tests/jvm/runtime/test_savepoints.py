@@ -85,6 +85,7 @@ def test_a_copy_continues_exactly_as_the_original_does(case: Case) -> None:
     assert (manifest.application_id, manifest.shards) == (case.id, 4)
 
 
+@pytest.mark.slow
 def test_an_application_is_restored_after_a_reset(case: Case) -> None:
     case.send(1)
     case.run()

@@ -117,6 +117,7 @@ def tasks() -> list[psutil.Process]:
     return sorted(found, key=psutil.Process.create_time)
 
 
+@pytest.mark.slow
 def test_all_records_are_processed_in_the_tasks_of_one_job(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), case.running() as running:
         seen = set()

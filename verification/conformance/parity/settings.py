@@ -87,7 +87,9 @@ SETTINGS: Mapping[str, Equivalent] = {
     "metrics.sample.window.ms": _PROMETHEUS,
     "num.standby.replicas": _NO_STANDBY,
     "num.stream.threads": Becomes(
-        "lanes", "which run in processes, not in threads: by default one for each core, as far as the widest topic has partitions"
+        "lanes",
+        "which run in processes, not in threads: by default one for each core, as far as the widest topic has partitions; shards "
+        "whose code waits are [walked in threads](../async.md#blocking-calls-in-ordinary-functions)",
     ),
     "poll.ms": Becomes("epoch_interval"),
     "probing.rebalance.interval.ms": _ONE_PROCESS,

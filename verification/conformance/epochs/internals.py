@@ -55,7 +55,7 @@ from penstock.runtime.shards import settled
 from penstock.runtime.truth import Truth
 from penstock.state import EngineKind, LaneState, Mark, StoreKind, StoreSpec, last_registers, memory_engine
 from penstock.state.bounds import MAX_TIME
-from penstock.topology import ProcessorNode, SinkNode, SourceNode, Topology
+from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology
 from penstock.topology.bindings import changelog_topic
 from verification.conformance.epochs.living import Living
 from verification.conformance.epochs.router import SINK_PARTITIONS, Arrived, Origin
@@ -100,24 +100,25 @@ def kept_specs(topology: Topology, specs: Mapping[str, StoreSpec]) -> list[Store
 
 
 Ways = frozenset[tuple[str, int]]
-"""Stores that several stages use, each with a stage in which a source's records reach it."""
+"""Stores and exchanges that several stages use, each with a stage in which a source's records reach it."""
 
 
 def ways_of(topology: Topology) -> dict[str, Ways]:
-    """By source: of the stores that several stages use, those that its records reach, and in which stage.
+    """By source: of the stores that several stages use, and exchanges that several write, those that its records reach, and when.
 
-    A stage processes all records of an epoch before the next one begins: what reaches a store in an earlier stage comes first.
+    A stage processes all records of an epoch before the next one begins: what an earlier stage stores or sends comes first.
     """
     nodes, stages = topology.nodes, plan(topology).stages
-    used = Counter(store for stage in stages for store in stage.stores)
+    used = Counter(name for stage in stages for name in {*stage.stores, *map(_written, map(nodes.__getitem__, stage.nodes))})
     stage_of = {source: stage.depth for stage in stages for source in stage.sources}
     children: defaultdict[str, list[str]] = defaultdict(list)
     readers = {topic: node.name for node in nodes.values() if isinstance(node, SourceNode) for topic in node.topics}
     for node in nodes.values():
         for parent in node.parents:
             children[parent].append(node.name)
-        if isinstance(node, SinkNode) and node.internal and isinstance(node.topic, str):
-            children[node.name].append(readers[node.topic])
+        exchange = _written(node)
+        if exchange is not None:
+            children[node.name].append(readers[exchange])
     found: dict[str, Ways] = {}
     for source, depth in stage_of.items():
         reached, waiting = set[tuple[str, int]](), [(source, depth)]
@@ -126,17 +127,21 @@ def ways_of(topology: Topology) -> dict[str, Ways]:
             reached.add(place)
             following = [(child, stage_of.get(child, at)) for child in children[name]]
             waiting += [place for place in following if place not in reached]
-        stores = ((store, at) for name, at in reached for store in getattr(nodes[name], "stores", ()))
-        found[source] = frozenset((store, at) for store, at in stores if used[store] > 1)
+        places = ((place, at) for name, at in reached for place in (*getattr(nodes[name], "stores", ()), _written(nodes[name])))
+        found[source] = frozenset((place, at) for place, at in places if place is not None and used[place] > 1)
     return found
+
+
+def _written(node: Node) -> str | None:
+    """The exchange that a node writes, if any."""
+    return node.topic if isinstance(node, SinkNode) and node.internal and isinstance(node.topic, str) else None
 
 
 def first_writers(topology: Topology) -> dict[str, int]:
     """By exchange: the first stage that writes it."""
     nodes, stages = topology.nodes, plan(topology).stages
-    written = [(nodes[name], number) for number, stage in enumerate(stages) for name in stage.nodes]
-    sinks = [(node.topic, number) for node, number in written if isinstance(node, SinkNode) and node.internal]
-    return {topic: number for topic, number in reversed(sinks) if isinstance(topic, str)}
+    written = [(_written(nodes[name]), number) for number, stage in enumerate(stages) for name in stage.nodes]
+    return {exchange: number for exchange, number in reversed(written) if exchange is not None}
 
 
 def has_scattered_processors(topology: Topology) -> bool:

@@ -6,7 +6,8 @@ from verification.conformance.left_out import LeftOut
 
 LEFT_OUT = (
     LeftOut(
-        "records of one epoch that reach one store in different stages (foreign-key joins, a stream joined with itself re-keyed)",
+        "records of one epoch that reach one store, or an exchange, in different stages (foreign-key joins, a stream that is "
+        "joined or merged with itself re-keyed)",
         "a stage processes all records before the next one begins, and answers to rows that have changed again are stale, as may "
         "happen in Kafka Streams; they get separate epochs, without caches, which each stage flushes by itself",
     ),

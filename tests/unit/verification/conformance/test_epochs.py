@@ -58,6 +58,10 @@ def topology_of(case: EpochCase, folder: Path) -> Topology:
     return build(case, Effects(folder), supplier, EpochDsl)
 
 
+def runs_of(case: EpochCase, folder: Path) -> list[Run]:
+    return [action for action in course(case, topology_of(case, folder)) if isinstance(action, Run)]
+
+
 class TestGenerator:
     def test_a_case_depends_on_seed_and_index_alone(self) -> None:
         assert list(generator.generate(7, 40))[33] == generator.case(7, 33)
@@ -160,8 +164,18 @@ class TestCourse:
         )
         rights = [Input("right", "a", "v", at) for at in (1, 2)]
         case = replace(case_of(*rights, record("a", at=3), record("b", at=4), ops=ops), topics={"in": TEXT, "right": TEXT})
-        runs = [action for action in course(case, topology_of(case, tmp_path)) if isinstance(action, Run)]
-        assert [len(run.records) for run in runs] == [2, 1, 1]
+        assert [len(run.records) for run in runs_of(case, tmp_path)] == [2, 1, 1]
+
+    def test_each_record_that_reaches_an_exchange_from_several_stages_is_an_epoch(self, tmp_path: Path) -> None:
+        ops = (
+            Op("n0", "builder_stream", (), {"topic": "in"}),
+            Op("n1", "stream_repartition", ("n0",)),
+            Op("n2", "stream_merge", ("n0", "n1")),
+            Op("n3", "stream_repartition", ("n2",)),
+        )
+        alone = case_of(record("a", at=3), record("b", at=4), ops=ops[:2])
+        assert [len(run.records) for run in runs_of(alone, tmp_path)] == [2]
+        assert [len(run.records) for run in runs_of(replace(alone, ops=ops), tmp_path)] == [1, 1]
 
 
 def is_comparable(case: EpochCase, topology: Topology) -> bool:

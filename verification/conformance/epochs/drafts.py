@@ -58,9 +58,12 @@ def living(draft: Draft, fn: str) -> None:
 
 
 def typed_chain(draft: Draft, kept: str) -> None:
-    """Values of a class between verbs; a sink may say their type, or their keys'."""
-    source = draft.some_stream(plain=True)
+    """Values of a class between verbs; a sink may say their type, or their keys'.
+
+    If only the next function says it, the keys are those of a topic: nothing says what an exchange before that function carries.
+    """
     made = draft.choice([made for made in typed.MADE if made != "not_said" or kept in typed.BY_NEXT])
+    source = draft.new_stream() if made == "not_said" else draft.some_stream(plain=True)
     key = typed.keys(made, kept) or source.key
     result = Handle("", "stream", f"time:{key}:{typed.WINDOW}" if typed.is_windowed(kept) else key)
     draft.step("own_typed", (source,), result, made=made, kept=kept, key=source.key, store={"name": draft.fresh("store")})

@@ -87,6 +87,13 @@ class TestGenerator:
         assert {case.in_flight for case in cases} == {0, 1, 2}
         assert sum(step.fails for case in cases if case.in_flight for step in case.steps if isinstance(step, Cut)) >= 20
 
+    def test_no_exchange_carries_values_whose_type_only_the_next_function_says(self, tmp_path: Path) -> None:
+        cases = generator.generate(9, 250)
+        not_said = [(case, op) for case in cases for op in case.ops if op.args.get("made") == "not_said"]
+        assert len(not_said) >= 3
+        for case, op in not_said:
+            assert f"{op.args['store']['name']}-repartition-sink" not in topology_of(case, tmp_path).nodes
+
     def test_windows_in_columns_get_a_late_record_in_an_epoch_behind_the_one_that_closes_them(self) -> None:
         for seed in (1, 2, 20261118):
             made = [generator.case(seed, index) for index in range(generator.OFTEN - 1, 200, generator.OFTEN)]

@@ -140,6 +140,7 @@ class _Play:
         self._judge = judge
         self._outcome = outcome
         self._copy = copy
+        self._failure_ahead: str | None = None
         self._lanes = case.lanes
         self._application.start(case.lanes, case.settings.wall_clock, tidy=True)
 
@@ -161,9 +162,10 @@ class _Play:
             if self._outcome.failure is not None or self._outcome.expected_failure is not None:
                 break
         self._commit()
+        self._outcome.failure = self._outcome.failure or self._failure_ahead
 
     def _epoch(self, action: Run, begin: Begin) -> None:
-        outcome, judge, application = self._outcome, self._judge, self._application
+        outcome, judge = self._outcome, self._judge
         known = len(judge.outputs)
         before = judge.contents(self._kept) if self._most_in_flight else []
         try:
@@ -173,7 +175,7 @@ class _Play:
             del judge.outputs[known:]
         outcome.expected = judge.outputs
         try:
-            taken_back = [application.run(records, action.wall_clock) for records in action.before]
+            taken_back = self._attempts(action)
             attempt = self._send(action, before)
             if action.cut.fails:
                 self._fail(action)
@@ -184,6 +186,17 @@ class _Play:
             self._note_difference(first, attempt)
         self._commit(self._most_in_flight)
         self._after(action)
+
+    def _attempts(self, action: Run) -> list[Attempt]:
+        """Run what is not committed.
+
+        If it fails, that is the result of the case, but not yet: what it fails of may be in a later epoch of the judge.
+        """
+        try:
+            return [self._application.run(records, action.wall_clock) for records in action.before]
+        except Exception as error:  # noqa: BLE001 - a failing case is a result
+            self._failure_ahead = self._failure_ahead or f"{type(error).__name__}: {error}"
+            return []
 
     def _send(self, action: Run, before: list[Contents]) -> Attempt:
         """Run an epoch and put it in flight; the last commit can still be read."""

@@ -18,7 +18,7 @@ from verification.conformance.epochs.compare import differences
 from verification.conformance.epochs.course import Feed, Run, Start, course
 from verification.conformance.epochs.dsl import EpochDsl
 from verification.conformance.epochs.host import Outcome, play, shards_of
-from verification.conformance.epochs.internals import HANDLERS, contents_of, kept_specs, specs_of
+from verification.conformance.epochs.internals import HANDLERS, Application, contents_of, kept_specs, specs_of
 from verification.conformance.epochs.judge import NO_CAUSE, Cause, Judge, Judged, Sent
 from verification.conformance.epochs.library import supplier
 from verification.conformance.epochs.planted import MUTANTS
@@ -348,6 +348,31 @@ def test_a_count_survives_every_kind_of_start(stores: str) -> None:
     outcome = play(case)
     assert differences(case, outcome) == []
     assert [row.value for row in outcome.actual if row.key == b"a"] == [bytes(7) + bytes([count]) for count in (1, 2, 3)]
+
+
+def test_an_attempt_fails_of_a_record_that_the_judge_has_in_a_later_epoch() -> None:
+    ops = (
+        Op("n0", "builder_stream", (), {"topic": "in"}),
+        Op("n1", "stream_map_values", ("n0",), {"fn": "fail"}),
+        Op("n2", "stream_to", ("n1",), {"topic": "out"}),
+    )
+    outcome = play(case_of(record("a"), record("a", "boom"), Cut("more"), ops=ops))
+    assert differences(case_of(), outcome) == []
+    assert outcome.failure is not None
+    assert outcome.expected_failure is not None
+
+
+def test_an_attempt_may_not_fail_if_its_records_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Application.run
+
+    def run_once(application: Any, records: Any, now: int) -> Any:
+        if len(records) == 2:
+            raise ValueError("it fails with both")
+        return run(application, records, now)
+
+    monkeypatch.setattr(Application, "run", run_once)
+    outcome = play(case_of(record("a"), record("a"), Cut("more")))
+    assert [one.kind for one in differences(case_of(), outcome)] == ["error"]
 
 
 class TestInFlight:

@@ -20,8 +20,8 @@ MUTANTS = (
     Mutant(
         "a new application has eight shards at least, whatever its topics",
         "runtime/shards.py",
-        "    shards = widths[widest]\n",
-        "    shards = max(8, widths[widest])\n",
+        '    return widths[widest], f"as its',
+        '    return max(8, widths[widest]), f"as its',
     ),
     Mutant(
         "an exchange keeps the shard of the old key",

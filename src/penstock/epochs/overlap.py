@@ -161,13 +161,14 @@ class _Trial:
         return wall_s >= _LEAST_S and idle_s >= part * wall_s
 
     def _spent(self) -> tuple[float, float]:
-        """Return the time until now, and the part of it that code has waited: neither on a processor nor for one."""
+        """Return the time until now, but for that in which code was ready without a processor, and how much of it code waited."""
         if self._since is None:
             return self._wall_s, self._idle_s
         wall_s, idle_s = time.monotonic() - self._since[0], 0.0
         off_s = wall_s - (time.process_time() - self._since[1])
         if off_s >= _STILL_WAITS * wall_s:
-            idle_s = max(0.0, off_s - (_delay_s() - self._since[2]))
+            delay_s = min(off_s, _delay_s() - self._since[2])  # a busy machine changes nothing
+            wall_s, idle_s = wall_s - delay_s, off_s - delay_s
         return self._wall_s + wall_s, self._idle_s + idle_s
 
 

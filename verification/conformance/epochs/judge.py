@@ -8,8 +8,9 @@ before the next record.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from penstock.records import NO_TIMESTAMP, Headers
@@ -85,10 +86,7 @@ class Judge:
             key, value = record.read
             rows = task.take(record.source, key, value, record.time, record.headers, (*record.origin, record.offset))
             self._deliver(record.shard, rows, cause, self._stage_of[record.source])
-        for stage in self._stages:
-            flushed = [(shard, task.flush(stage)) for shard, task in enumerate(self._tasks)]
-            for shard, rows in flushed:
-                self._deliver(shard, rows, NO_CAUSE, stage)
+        self._flush()
         for task in self._tasks:
             task.commit()
 
@@ -129,19 +127,49 @@ class Judge:
                     order = (self._stage_of[self._exchanges[row.topic].name], sending if is_again else turn, (*path, number))
                     heapq.heappush(waiting, (*order, sender, row, hops))
                 else:
-                    partition = self._partitions.of(row.topic, row.key)
-                    leaving = Sent(row.topic, row.key, row.value, row.timestamp, row.headers, partition)
-                    self.outputs.append(Judged(leaving, sender, cause._replace(hops=hops), (self._epoch, sending)))
+                    self._leave(row, sender, cause._replace(hops=hops), sending)
 
         send(shard, rows, stage, 0, (), 0)
         while waiting:
             arrived, turn, path, sender, row, hops = heapq.heappop(waiting)
-            source = self._exchanges[row.topic]
-            target = sender if row.key is None else shard_of(row.key, len(self._tasks))
-            key = None if row.key is None else source.key.deserialize(row.key)
-            value = None if row.value is None else source.value.deserialize(row.value)
-            following = self._tasks[target].take(source.name, key, value, row.timestamp, row.headers, place)
+            target, following = self._arrive(row, sender, place)
             send(target, following, arrived, turn, path, hops + 1)
+
+    def _flush(self) -> None:
+        """Let the caches emit, stage by stage, each stage after it has taken what earlier ones have sent because of theirs.
+
+        No record has caused that: it comes in the order of the stages and the shards that send it.
+        """
+        waiting: defaultdict[int, list[tuple[int, int, int, Any, int]]] = defaultdict(list)
+        numbers = count()
+
+        def send(sender: int, sent: list[Any], sending: int, hops: int) -> None:
+            for row in sent:
+                if row.is_exchanged:
+                    waiting[self._stage_of[self._exchanges[row.topic].name]].append((sending, sender, next(numbers), row, hops))
+                else:
+                    self._leave(row, sender, NO_CAUSE._replace(hops=hops), sending)
+
+        for stage in self._stages:
+            for _, sender, _, row, hops in sorted(waiting[stage]):
+                target, following = self._arrive(row, sender, None)
+                send(target, following, stage, hops + 1)
+            for shard, task in enumerate(self._tasks):
+                send(shard, task.flush(stage), stage, 0)
+
+    def _leave(self, row: Any, sender: int, cause: Cause, sending: int) -> None:
+        """Send a row to its topic."""
+        partition = self._partitions.of(row.topic, row.key)
+        leaving = Sent(row.topic, row.key, row.value, row.timestamp, row.headers, partition)
+        self.outputs.append(Judged(leaving, sender, cause, (self._epoch, sending)))
+
+    def _arrive(self, row: Any, sender: int, place: tuple[str, int, int] | None) -> tuple[int, list[Any]]:
+        """Take a row out of its exchange: the shard of its key, and what that sends."""
+        source = self._exchanges[row.topic]
+        target = sender if row.key is None else shard_of(row.key, len(self._tasks))
+        key = None if row.key is None else source.key.deserialize(row.key)
+        value = None if row.value is None else source.value.deserialize(row.value)
+        return target, self._tasks[target].take(source.name, key, value, row.timestamp, row.headers, place)
 
 
 def _exchanges(topology: Topology) -> dict[str, SourceNode]:

@@ -185,6 +185,28 @@ class TestCourse:
         assert [len(run.records) for run in runs_of(replace(alone, ops=ops), tmp_path)] == [1, 1]
 
 
+def test_what_caches_emit_goes_on_in_the_order_of_the_shards_that_send_it() -> None:
+    sessions = {"windows": {"type": "session", "size": 10}, "kept": "sessions", "store": {"name": "sessions"}}
+    hopping = {"type": "hopping", "size": 10, "advance": 3, "grace": 5}
+    ops = (
+        Op("n0", "builder_stream", (), {"topic": "in"}),
+        Op("n1", "own_mutating", ("n0",), {"key": "string", "failures": "drop", **sessions}),
+        Op("n2", "stream_select_key", ("n1",), {"fn": "by_value"}),
+        Op("n3", "stream_group_by_key", ("n2",), {"key": "string", "value": "string"}),
+        Op("n4", "grouped_windowed_by", ("n3",), {"windows": hopping}),
+        Op("n5", "windowed_aggregate", ("n4",), {"fn": "keyed_concat", "init": "empty", "store": {"caching": False}}),
+        Op("n6", "table_group_by", ("n5",), {"fn": "head_length", "key": "string", "value": "long"}),
+        Op("n7", "regrouped_agg", ("n6",), {"fields": {"sum": "sum"}, "store": {"name": "sums", "value": "json"}}),
+        Op("n8", "table_to_stream", ("n7",)),
+        Op("n9", "stream_to", ("n8",), {"topic": "out"}),
+    )
+    headed = replace(record("a", at=48), value=None, headers=(("i", ""),))  # only one shard's records have headers
+    case = case_of(headed, record("c", "c", at=63), ops=ops, shards=2, settings=Settings(caching=True))
+    outcome = play(case)
+    assert differences(case, outcome) == []
+    assert len(outcome.actual) == 1
+
+
 def is_comparable(case: EpochCase, topology: Topology) -> bool:
     """Whether the test driver is comparable: it has one time for all topics of a pattern, and with one shard for all nodes.
 

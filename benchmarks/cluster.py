@@ -19,6 +19,7 @@ from benchmarks.sides.job import Job, Side
 from benchmarks.sides.penstock import Penstock
 from benchmarks.sides.spark import Spark
 from benchmarks.workloads.loading import Loaded
+from penstock.spark.encryption import secured
 from verification.harness.broker import Broker
 from verification.harness.spark_cluster import SparkCluster
 
@@ -38,8 +39,8 @@ class PenstockOnCluster(Penstock):
         return {**Penstock.environment(self, job), "PENSTOCK_WRITERS": self.writers}
 
 
-SECURED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-"""What Penstock sets by itself, and Spark has to be told."""
+SECURED = secured({})
+"""What Penstock sets by itself, and Spark has to be told: the master refuses what is weaker."""
 
 SIDES: dict[str, Side] = {
     "penstock": PenstockOnCluster(),

@@ -29,6 +29,7 @@ from penstock.kafka.clients import (
     open_consumer,
     producer_settings,
 )
+from penstock.kafka.opening import Librdkafka
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.hooks import Hooks
 from penstock.settings import Secret
@@ -232,7 +233,7 @@ class TestClients:
         assert settings["oauth_cb"](None)[0] == "canary-of-a-module"
 
     def test_a_provider_that_fails_is_named_before_a_client_is_created(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(clients, "Consumer", lambda *_, **__: pytest.fail("it would wait for ten seconds"))
+        monkeypatch.setattr(Librdkafka, "consumer", lambda *_: pytest.fail("it would wait for ten seconds"))
 
         def fails() -> Token:
             raise OSError("gone")
@@ -256,7 +257,7 @@ class TestClients:
 
     def test_the_fence_of_a_reset_logs_in_with_the_secret_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[dict[str, Any]] = []
-        monkeypatch.setattr(reset, "Producer", lambda settings, logger: seen.append(settings))
+        monkeypatch.setattr(Librdkafka, "producer", lambda _, settings: seen.append(settings))
         reset.Fence(Config.load(environment={}, bootstrap_servers="b:1", kafka={"sasl.password": "s3cr3t"}), "app", "topic")
         assert (type(seen[0]["sasl.password"]), seen[0]["sasl.password"]) == (str, "s3cr3t")
         assert for_client({"sasl.password": Secret("s3cr3t")}) == {"sasl.password": "s3cr3t"}

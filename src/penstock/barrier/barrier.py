@@ -6,11 +6,11 @@ There is no recovery here. A process that fails ends, and the next one starts fr
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from penstock import machine
 from penstock.barrier.ports import Publisher, SourceOffset
 from penstock.errors import BrokerError, CommitError, PenstockError
 from penstock.faults import point
@@ -41,7 +41,7 @@ _ABORTABLE = (Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_SENT)
 
 
 class Barrier:
-    """Commits epochs through a publisher.
+    """Commits the epochs of a start through a publisher, and what a start writes before them.
 
     `on_phase` receives each phase that is reached and how many seconds it took. A commit whose outcome is unknown is retried
     for `patience_ms`; `on_retry` is called each time.
@@ -51,7 +51,7 @@ class Barrier:
         self,
         publisher: Publisher,
         patience_ms: int = 120_000,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = machine.monotonic,
         on_phase: Callable[[Phase, float], None] = lambda phase, seconds: None,
         on_retry: Callable[[], None] = lambda: None,
     ) -> None:
@@ -75,25 +75,37 @@ class Barrier:
 
         Readers may see them a moment later: brokers answer before they have noted the end in every partition.
         """
+        self._publish(epoch, batches, offsets)
+        self._epoch = epoch
+
+    def write(self, batches: Iterable[Any], offsets: Sequence[SourceOffset] = ()) -> None:
+        """As `commit`, for rows and offsets that belong to no epoch."""
+        self._publish(None, batches, offsets)
+
+    def continue_from(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Accept these offsets next, even if they are before those that were committed: partitions have lost records."""
+        self._offsets.update(offsets)
+
+    def _publish(self, epoch: int | None, batches: Iterable[Any], offsets: Sequence[SourceOffset]) -> None:
+        what = "rows without an epoch" if epoch is None else f"epoch {epoch}"
         if self._phase is not Phase.IDLE:
-            raise CommitError(f"Cannot commit epoch {epoch}: the barrier is {self._phase.value}. Start again.")
+            raise CommitError(f"Cannot commit {what}: the barrier is {self._phase.value}. Start again.")
         self._entered = self._clock()
         try:
             self._check_order(epoch, offsets)
             self._begin()
             self._produce(batches)
             self._send_offsets(offsets)
-            self._commit(epoch)
+            self._commit(what)
         except BaseException:
-            self._fail(epoch)
+            self._fail(what)
             raise
-        self._epoch = epoch
         self._offsets.update({(offset.topic, offset.partition): offset.offset for offset in offsets})
         self._enter(Phase.IDLE)
 
-    def _check_order(self, epoch: int, offsets: Sequence[SourceOffset]) -> None:
+    def _check_order(self, epoch: int | None, offsets: Sequence[SourceOffset]) -> None:
         """Raise if an epoch or an offset goes back: its records would be published twice."""
-        if self._epoch is not None and epoch <= self._epoch:
+        if epoch is not None and self._epoch is not None and epoch <= self._epoch:
             raise CommitError(f"Epoch {epoch} cannot follow epoch {self._epoch}, which is already committed.")
         for new in offsets:
             last = self._offsets.get((new.topic, new.partition), 0)
@@ -119,26 +131,26 @@ class Barrier:
         point("barrier.after_offsets")
         point("barrier.before_commit")
 
-    def _commit(self, epoch: int) -> None:
+    def _commit(self, what: str) -> None:
         self._enter(Phase.COMMITTING)
         deadline = self._clock() + self._patience
         while not self._publisher.commit():
             if self._clock() >= deadline:
                 cure = "Start again: the start finds out whether it is committed, and continues from there."
-                raise BrokerError(f"Epoch {epoch}: no broker has confirmed the commit within {self._patience:g} s. {cure}")
-            logger.warning("epoch %d: it is not known yet whether the commit succeeded; retrying", epoch)
+                raise BrokerError(f"{what.capitalize()}: no broker has confirmed the commit within {self._patience:g} s. {cure}")
+            logger.warning("%s: it is not known yet whether the commit succeeded; retrying", what)
             self._on_retry()
         self._enter(Phase.COMMITTED)
         point("barrier.after_commit")
 
-    def _fail(self, epoch: int) -> None:
+    def _fail(self, what: str) -> None:
         abortable = self._phase in _ABORTABLE
         self._enter(Phase.FAILED)
         if abortable:
             try:
                 self._publisher.abort()
             except PenstockError as error:
-                logger.warning("epoch %d: cannot abort its transaction, which will time out: %s", epoch, error)
+                logger.warning("%s: cannot abort the transaction, which will time out: %s", what, error)
 
     def _enter(self, phase: Phase) -> None:
         now = self._clock()

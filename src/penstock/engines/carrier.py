@@ -192,7 +192,7 @@ class Carrier:
 
         rows = pa.table({})
         for at, step in enumerate(walk):
-            sending: Sending | None = Sending(by_lane, step.schema, epoch.most_bytes)
+            sending: Sending | None = Sending(by_lane, step.schema, epoch.attempt.most_bytes)
             if step.is_last:
                 sending = None if ending is None else ending.sending(epoch)
             rows = collected(carried(at, partial(RunStep, epoch, step), sending), step.schema)

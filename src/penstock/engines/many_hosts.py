@@ -179,7 +179,7 @@ class ManyHosts:
             raise LaneMovedError("The slots of the cluster have changed.")
         if have_changed or not self._entering:  # a program without lanes is never placed
             self._assign(self._slots.settled())
-        return replace(epoch, servers=self._servers, global_topics=self._global_topics())
+        return replace(epoch, placement=replace(epoch.placement, servers=self._servers, global_topics=self._global_topics()))
 
     def _on_each_lane(self, request: Callable[[int], RollBack | Migrate]) -> pa.Table:
         errands = [Errand(position, request(lane)) for lane, position in enumerate(self._positions)]

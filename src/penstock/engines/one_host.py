@@ -69,8 +69,8 @@ class OneHost:
         program = self._program
         if not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             return
-        if epoch.attempt:
-            Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt)
+        if epoch.attempt.number:
+            Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt.number)
         self._carrier.run([Errand(0, RollBack(epoch, tuple(range(program.lanes))))])
 
     def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:

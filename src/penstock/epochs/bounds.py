@@ -106,17 +106,17 @@ def _taken(epoch: Epoch, batches: Iterable[pa.RecordBatch], is_input: bool) -> t
         total += batch.nbytes
         if is_input:
             _add(sizes, batch)
-        if epoch.most_bytes and total > epoch.most_bytes:
+        if epoch.attempt.most_bytes and total > epoch.attempt.most_bytes:
             records = sum(each.num_rows for each in taken)
-            reason = f"A task has read {total} bytes in {records} records, more than the limit of {epoch.most_bytes}."
+            reason = f"A task has read {total} bytes in {records} records, more than the limit of {epoch.attempt.most_bytes}."
             raise OverBoundError(Measured(sizes, reason))
     return taken, sizes
 
 
 def _check_output(epoch: Epoch, table: pa.Table, sizes: Sizes) -> None:
     size = table.nbytes
-    if epoch.most_bytes and size > epoch.most_bytes:
-        reason = f"A task's output has {size} bytes in {table.num_rows} rows, more than the limit of {epoch.most_bytes}."
+    if epoch.attempt.most_bytes and size > epoch.attempt.most_bytes:
+        reason = f"A task's output has {size} bytes in {table.num_rows} rows, more than the limit of {epoch.attempt.most_bytes}."
         raise OverBoundError(Measured(sizes, reason, size))
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
 
+from penstock import machine
 from penstock.epochs.home import Home
 from penstock.epochs.output import rows_about_dropped
 from penstock.epochs.program import GlobalTopics, Program, ReadRecords, TopicRecord
@@ -133,7 +133,7 @@ class GlobalTables:
 
     def refresh(self, at_once: bool = False) -> None:
         """Read new records, unless that was done a moment ago."""
-        now = time.monotonic()
+        now = machine.monotonic()
         if not self._partitions or (not at_once and now - self._asked < self._every_s):
             return
         self._asked = now
@@ -145,7 +145,7 @@ class GlobalTables:
             raise
 
     def _read_on(self) -> None:
-        asked_at = int(time.time() * 1000)
+        asked_at = machine.now_ms()
         ends = self._end_offsets(self._partitions)
         if self._engine is None:  # stays open: a process can open an LMDB file only once, and queries read it here
             self._engine = self._opened(ends, asked_at)
@@ -158,7 +158,7 @@ class GlobalTables:
 
     def topics(self, read: ReadRecords) -> GlobalTopics:
         """Return the topics as of the last refresh, for hosts that read them with `read`."""
-        now = time.monotonic()
+        now = machine.monotonic()
         if self._begins_asked is None or now - self._begins_asked > BEGINS_EVERY_S:
             self._begins_asked, self._begins = now, self._begin_offsets(self._partitions)
         return GlobalTopics(self._begins, self._ends, self._identity, self._tombstones_ms, read)
@@ -220,7 +220,7 @@ class GlobalTables:
         lane = Lane(
             Blueprint(self._nodes, self._program.specs, global_stores=self._program.global_stores),
             OwnShard(state),
-            Surroundings(wall_clock=lambda: int(time.time() * 1000)),
+            Surroundings(wall_clock=machine.now_ms),
             FailurePolicy(self._program.handlers, self._program.application_id),
         )
         count = size = 0

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock import machine
 from penstock.epochs.program import Program
 from penstock.errors import FencedError, StateError
 from penstock.lane_servers.hosting import ensure_server
@@ -165,17 +166,17 @@ class Home:
 
     @contextmanager
     def _locked(self, kind: int) -> Iterator[None]:
-        deadline = time.monotonic() + LOCK_TIMEOUT_S
+        deadline = machine.monotonic() + LOCK_TIMEOUT_S
         with (self.root / "lock").open("a") as file:
             while True:
                 try:
                     fcntl.flock(file, kind | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if time.monotonic() > deadline:
+                    if machine.monotonic() > deadline:
                         cure = "A task of an earlier start is stuck: kill its processes."
                         raise StateError(f"Directory {self.root} was locked for more than {LOCK_TIMEOUT_S} s. {cure}") from None
-                    time.sleep(0.01)
+                    machine.sleep(0.01)
             yield
 
 

@@ -91,13 +91,13 @@ def bring_to(state: LaneState, epoch: Epoch, stage: int, is_anew: bool = False) 
 def roll_back_lane(assigned: Assignment) -> None:
     """Roll a lane back to the epoch before, after a job or a commit that failed, and with it all epochs in flight since then."""
     epoch, lane = assigned.epoch, assigned.lane
-    with bound_contextvars(lane=lane), open_lane(assigned.program, lane, epoch.attempt) as state:
+    with bound_contextvars(lane=lane), open_lane(assigned.program, lane, epoch.attempt.number) as state:
         require_the_same(state, assigned)
         if state.earliest <= epoch.previous < state.epoch:
             _roll_back(state, epoch)
         _require(state, epoch, epoch.previous)
         if assigned.program.is_spread:
-            state.stamp(epoch.attempt)
+            state.stamp(epoch.attempt.number)
 
 
 def _roll_back(state: LaneState, epoch: Epoch, stage: int = 0) -> None:
@@ -254,7 +254,7 @@ def write_lane(assigned: Assignment, state: LaneState) -> list[pa.Table]:
     """Write the changes of a stage to its lane, and return the changelog rows."""
     program, epoch = assigned.program, assigned.epoch
     mark = own_mark(program, assigned.lane, epoch.mark)
-    changes = state.commit(epoch.number, assigned.stage, program.incarnation, mark, epoch.last_committed, epoch.attempt)
+    changes = state.commit(epoch.number, assigned.stage, program.incarnation, mark, epoch.last_committed, epoch.attempt.number)
     rows = rows_of_changes(assigned, changes)
     return [] if rows is None else [rows]
 

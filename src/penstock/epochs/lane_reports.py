@@ -24,7 +24,7 @@ class Watch:
         self._began = perf_counter()
         self._stage = assigned.stage
         self._lane = assigned.lane
-        self._host = (assigned.epoch.servers or {}).get(assigned.lane, ("", 0))[0]
+        self._host = (assigned.epoch.placement.servers or {}).get(assigned.lane, ("", 0))[0]
         self._is_sampled = assigned.epoch.is_sampled
         self._samples: list[Samples] = []
 

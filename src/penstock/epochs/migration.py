@@ -50,7 +50,10 @@ def finish_lane(assigned: Assignment, stores: Sequence[str]) -> pa.Table:
 @contextmanager
 def _opened(assigned: Assignment) -> Iterator[LaneState]:
     """Open the lane at the epoch before."""
-    with bound_contextvars(lane=assigned.lane), open_lane(assigned.program, assigned.lane, assigned.epoch.attempt) as state:
+    with (
+        bound_contextvars(lane=assigned.lane),
+        open_lane(assigned.program, assigned.lane, assigned.epoch.attempt.number) as state,
+    ):
         require_the_same(state, assigned)
         bring_to(state, assigned.epoch, assigned.stage)
         yield state

@@ -24,8 +24,8 @@ def require_the_same(state: LaneState, assigned: Assignment) -> None:
     program, epoch, lane = assigned.program, assigned.epoch, assigned.lane
     if not program.is_spread:
         return
-    is_written_by_us = state.head.incarnation == program.incarnation and state.head.attempt <= epoch.attempt
-    expected = None if epoch.heads is None else epoch.heads.get(lane)
+    is_written_by_us = state.head.incarnation == program.incarnation and state.head.attempt <= epoch.attempt.number
+    expected = None if epoch.placement.heads is None else epoch.placement.heads.get(lane)
     if not is_written_by_us or expected is None or state.head.write_id_of(epoch.previous) != expected:
         raise LaneMovedError(f"Lane {lane} is at epoch {state.epoch}, which epoch {epoch.number} does not continue.")
 
@@ -34,8 +34,8 @@ def require_the_same(state: LaneState, assigned: Assignment) -> None:
 def open_stores(program: Program, epoch: Epoch, own: Collection[int]) -> Iterator[OpenStores]:
     """Provide the stores of an epoch to a task that runs the lanes `own`."""
     if program.is_spread and program.global_stores:
-        assert epoch.global_topics is not None
-        bring_globals_to(program, epoch.global_topics)
+        assert epoch.placement.global_topics is not None
+        bring_globals_to(program, epoch.placement.global_topics)
     with open_globals(program) as globals_, ExitStack() as opened:
         yield OpenStores(program, epoch, own, globals_, opened)
 
@@ -59,13 +59,13 @@ class OpenStores:
     def lane(self, number: int) -> LaneState:
         """Return one of the task's own lanes, for writing."""
         if number not in self._lanes:
-            self._lanes[number] = self._opened.enter_context(open_lane(self._program, number, self._epoch.attempt))
+            self._lanes[number] = self._opened.enter_context(open_lane(self._program, number, self._epoch.attempt.number))
         return self._lanes[number]
 
     def lane_now(self, number: int) -> LaneState:
         """Return a lane of another host with what it has now; what is written to it stays in memory."""
-        assert self._epoch.servers is not None
-        engine = clients_of(self._program.server_key).snapshot(self._epoch.servers[number], number)
+        assert self._epoch.placement.servers is not None
+        engine = clients_of(self._program.server_key).snapshot(self._epoch.placement.servers[number], number)
         self._opened.callback(engine.close)
         return LaneState(engine)
 

@@ -276,6 +276,30 @@ class GlobalTopics:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where the lanes of an epoch are, if they run on several hosts.
+
+    `heads` are the ids of the writes that the epoch continues, by lane, `servers` the addresses of their lane servers, and
+    `global_topics` what each host reads into its global tables.
+    """
+
+    heads: Mapping[int, str] | None = None
+    servers: Mapping[int, tuple[str, int]] | None = None
+    global_topics: GlobalTopics | None = None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt at an epoch: tasks of one with a lower `number`, in the same start, must no longer open stores.
+
+    `most_bytes` limits the input and the output of a task (0: no limit).
+    """
+
+    number: int = 0
+    most_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Epoch:
     """One epoch: its number, the epoch before it, its wall-clock time, and the origins of its records.
 
@@ -285,10 +309,6 @@ class Epoch:
     one. `watermark` is the application's as of the last barrier (None without one), which lanes learn now; `watermark_before` is
     the one that they know. `partitions` are partition counts by topic, for partitioners. Lanes save `mark`, if given. If
     `is_sampled`, nodes are timed and stores measured.
-    If lanes run on several hosts, `heads` are the ids of the writes that this epoch continues, by lane, `servers` the addresses
-    of their lane servers, and `global_topics` what each host reads into its global tables.
-    `most_bytes` limits the input and the output of a task (0: no limit). `attempt` counts the failed jobs of this start: tasks of
-    an earlier attempt must no longer open stores.
     """
 
     number: int
@@ -302,12 +322,9 @@ class Epoch:
     watermarks: tuple[int, ...] = ()
     watermark_before: int = NO_TIMESTAMP
     is_sampled: bool = False
-    most_bytes: int = 0
-    attempt: int = 0
     committed: int | None = None
-    heads: Mapping[int, str] | None = None
-    servers: Mapping[int, tuple[str, int]] | None = None
-    global_topics: GlobalTopics | None = None
+    placement: Placement = Placement()
+    attempt: Attempt = Attempt()
 
     @property
     def last_committed(self) -> int:

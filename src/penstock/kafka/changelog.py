@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from penstock import machine
 from penstock.advance import advanced
 from penstock.errors import BrokerError, StateError
 from penstock.kafka.clients import open_consumer
@@ -41,15 +41,15 @@ def read(
 
 
 def _read(consumer: Consumer, left: dict[Partition, int], timeout_s: float, piece: int) -> Iterator[ChangelogRows]:
-    heard = time.monotonic()
+    heard = machine.monotonic()
     while left:
         try:
             messages = consumer.consume(piece, _POLL_S)
         except KafkaException as error:
             raise translated(error, "Cannot read changelogs") from error
         if messages:
-            heard = time.monotonic()
-        elif time.monotonic() - heard > timeout_s:
+            heard = machine.monotonic()
+        elif machine.monotonic() - heard > timeout_s:
             waiting = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)[:5])
             raise BrokerError(f"Received nothing from {waiting} for {timeout_s:g} s. Check that the brokers are up.")
         yield from _rows(messages, left)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
 from typing import Any
@@ -11,14 +9,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from penstock import machine
 from penstock.config import Config, Guarantee
 from penstock.errors import ConfigError
 from penstock.kafka.failures import configured_wrongly, failure, translated
+from penstock.kafka.opening import clients
 from penstock.kafka.statistics import OnStatistics, with_statistics
 from penstock.settings import CLIENTS, revealed
-
-logger: logging.Logger = logging.getLogger("penstock.kafka")
-"""Receives the clients' own log."""
 
 LARGEST_BATCH = 1_000_000
 DEFAULT_MESSAGE_BYTES = 1_000_000
@@ -109,7 +106,7 @@ def _refuse_old_client(found: str) -> None:
 def open_consumer(settings: Mapping[str, Any], on_statistics: OnStatistics | None = None) -> Consumer:
     """Create a consumer with these settings; `on_statistics` receives its statistics."""
     try:
-        return Consumer(with_statistics(for_client(settings), on_statistics), logger=logger)
+        return clients().consumer(with_statistics(for_client(settings), on_statistics))
     except KafkaException as error:
         raise configured_wrongly(error) from None
 
@@ -118,7 +115,7 @@ def open_admin(config: Config, on_error: Callable[[KafkaError], None] | None = N
     """Create an admin client; `on_error` receives connection errors."""
     settings = {**_shared(config)} if on_error is None else {**_shared(config), "error_cb": on_error}
     try:
-        return AdminClient(for_client(settings), logger=logger)
+        return clients().admin(for_client(settings))
     except KafkaException as error:
         raise configured_wrongly(error) from None
 
@@ -131,7 +128,7 @@ def reach_brokers(config: Config) -> AdminClient:
         heard[error.code()] = error
 
     admin = open_admin(config, on_error)
-    deadline = time.monotonic() + config.broker_timeout_ms / 1_000
+    deadline = machine.monotonic() + config.broker_timeout_ms / 1_000
     while True:
         try:
             admin.list_topics(timeout=_PROBE_S)
@@ -140,7 +137,7 @@ def reach_brokers(config: Config) -> AdminClient:
             what = f"Cannot connect to a broker at {config.kafka['bootstrap.servers']}"
             if KafkaError._AUTHENTICATION in heard:
                 raise failure(heard[KafkaError._AUTHENTICATION], what) from None
-            if time.monotonic() > deadline:
+            if machine.monotonic() > deadline:
                 said = heard.get(KafkaError._SSL)  # may be temporary, while a broker starts or stops
                 raise translated(error, what) if said is None else failure(said, what) from error
         else:

@@ -6,7 +6,6 @@ dies, the next one knows from the ledger what was sent. Of two replays at once, 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock import machine
 from penstock.config import Config, Guarantee
 from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
 from penstock.faults import point
@@ -296,9 +296,9 @@ class Replayer:
 
     def _commit(self, publisher: TransactionalPublisher) -> None:
         patience = self._config.broker_timeout_ms / 1_000
-        deadline = time.monotonic() + patience
+        deadline = machine.monotonic() + patience
         while not publisher.commit():
-            if time.monotonic() >= deadline:
+            if machine.monotonic() >= deadline:
                 raise BrokerError(f"No broker has confirmed the commit within {patience:g} s. Start the replay again.")
 
     def _rows(self, sendings: Sequence[Sending]) -> pa.RecordBatch:
@@ -307,7 +307,7 @@ class Replayer:
             key, value = self._ledger.row(replay)
             rows += [
                 _row(-1, record.topic, record.partition, record.timestamp, record.key, record.value, headers),
-                _row(0, None, 0, int(time.time() * 1000), key, value, ()),
+                _row(0, None, 0, machine.now_ms(), key, value, ()),
             ]
         return pa.RecordBatch.from_pylist(rows, schema=_ROWS)
 

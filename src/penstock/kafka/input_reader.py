@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
@@ -11,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message, TopicPartition
 
+from penstock import machine
 from penstock.kafka.chunks import Chunk, by_partition, chunk_of, end_in
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.statistics import OnStatistics
@@ -55,8 +54,8 @@ class InputReader:
         self._latest: dict[Partition, int] = {}
         self._kept = {place: _Kept() for place in offsets}
         self._paused: set[Partition] = set()
-        self._reading = threading.Lock()
-        self._changing = threading.Lock()
+        self._reading = machine.lock()
+        self._changing = machine.lock()
         self._consumer = open_consumer(settings, on_statistics)
         self._consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
 
@@ -71,13 +70,13 @@ class InputReader:
 
         If `offsets` are beyond what was read, someone else has read the records before them, and they are skipped.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = machine.monotonic() + timeout_s
         with self._reading:
             self._skip_to(offsets)
             while True:
                 self._fill()
                 found = self.read_to
-                left = deadline - time.monotonic()
+                left = deadline - machine.monotonic()
                 if left <= 0 or any(end > offsets[place] for place, end in found.items()):
                     return found
                 if not self._has_room():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from penstock import machine
 from penstock.errors import BrokerError, ConfigError
 from penstock.kafka.clients import open_consumer
 from penstock.kafka.failures import failure, kafka_error, translated
@@ -59,13 +59,13 @@ def read_committed(
     settings: Mapping[str, str], partitions: Sequence[Partition], timeout_ms: int
 ) -> dict[Partition, Committed | None]:
     """Like `committed`, with a new consumer for each attempt: one that lost its coordinator may never find another."""
-    deadline = time.monotonic() + timeout_ms / 1_000
+    deadline = machine.monotonic() + timeout_ms / 1_000
     while True:
         consumer = open_consumer(settings)
         try:
             return committed(consumer, partitions, min(timeout_ms, _ATTEMPT_MS))
         except BrokerError:
-            if time.monotonic() > deadline:
+            if machine.monotonic() > deadline:
                 raise
         finally:
             consumer.close()
@@ -73,15 +73,15 @@ def read_committed(
 
 def retried(request: Callable[[], T], timeout_ms: int, what: str) -> T:
     """Query the group's coordinator; retry while it is being found or is loading the group."""
-    deadline = time.monotonic() + timeout_ms / 1_000
+    deadline = machine.monotonic() + timeout_ms / 1_000
     while True:
         try:
             return request()
         except KafkaException as error:
             said = kafka_error(error)
-            if said is None or said.code() not in _LATER or time.monotonic() > deadline:
+            if said is None or said.code() not in _LATER or machine.monotonic() > deadline:
                 raise translated(error, what) from error
-            time.sleep(_PAUSE_S)
+            machine.sleep(_PAUSE_S)
 
 
 def refuse_members(admin: AdminClient, group_id: str, timeout_ms: int) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock import machine
 from penstock.errors import ConfigError
 from penstock.kafka.failures import failure, kafka_error
 
@@ -20,7 +20,7 @@ _PAUSE_S = 0.1
 class PartitionCounts:
     """Asks brokers through a client, for at most `patience_s`."""
 
-    def __init__(self, client: Any, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: Any, patience_s: float, clock: Callable[[], float] = machine.monotonic) -> None:
         self._client = client
         self._patience_s = patience_s
         self._clock = clock
@@ -43,7 +43,7 @@ class PartitionCounts:
             raised = failure(found, f"Topic {topic!r} (how many partitions it has)")
             if isinstance(raised, ConfigError) or self._clock() >= deadline:
                 raise raised
-            time.sleep(_PAUSE_S)
+            machine.sleep(_PAUSE_S)
 
     def _answer(self, topic: str) -> KafkaError | int:
         try:

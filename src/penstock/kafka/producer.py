@@ -6,7 +6,6 @@ It knows neither transactions nor offsets; the publishers do.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
@@ -17,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from penstock import machine
 from penstock.errors import BrokerError, PenstockError
 from penstock.kafka.clients import for_client
-from penstock.kafka.clients import logger as client_logger
 from penstock.kafka.failures import configured_wrongly, failure, translated
+from penstock.kafka.opening import clients
 from penstock.kafka.partition_counts import PartitionCounts
 from penstock.kafka.partitioner import with_all_names, with_partitions
 from penstock.kafka.statistics import OnStatistics, with_statistics
@@ -48,7 +48,7 @@ class RowProducer:
         settings: Mapping[str, str],
         topics: Sequence[str],
         broker_timeout_ms: int,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = machine.monotonic,
         on_statistics: OnStatistics | None = None,
     ) -> None:
         self._topics = list(topics)
@@ -62,7 +62,7 @@ class RowProducer:
         callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
         try:
             own = with_statistics({**for_client(settings), **callbacks}, on_statistics)
-            self.client: Producer = Producer(own, logger=client_logger)
+            self.client: Producer = clients().producer(own)
         except KafkaException as error:
             raise configured_wrongly(error) from None
         self._counts = PartitionCounts(self.client, self._broker_timeout, clock)

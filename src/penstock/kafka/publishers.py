@@ -6,14 +6,13 @@ Both implement the barrier's `Publisher`. If executors write, `writers` has a th
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from penstock import machine
 from penstock.config import Config, Guarantee
 from penstock.errors import BrokerError, CommitError, FencedError, PenstockError
 from penstock.faults import point
@@ -58,7 +57,7 @@ class TransactionalPublisher:
         group_id: str,
         topics: Sequence[str],
         limits: Collection[int] = (),
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = machine.monotonic,
         on_statistics: OnStatistics | None = None,
     ) -> None:
         self._config = config
@@ -230,7 +229,7 @@ class TransactionalPublisher:
             except (KafkaException, SystemError) as error:
                 raised.append(error)
 
-        sending = threading.Thread(target=send, name="penstock-offsets", daemon=True)
+        sending = machine.thread(send, "penstock-offsets")
         sending.start()
         sending.join(min(STUCK_S, self._config.transaction_timeout_ms / 1_000))
         if sending.is_alive():
@@ -271,7 +270,7 @@ class AtLeastOncePublisher:
         group_id: str,
         topics: Sequence[str],
         limits: Collection[int] = (),
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = machine.monotonic,
         on_statistics: OnStatistics | None = None,
     ) -> None:
         settings = producer_settings(config, limits)

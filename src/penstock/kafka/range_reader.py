@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
+from penstock import machine
 from penstock.errors import BrokerError
 from penstock.kafka.chunks import Chunk, by_partition, chunk_of, end_in
 from penstock.kafka.clients import open_consumer
@@ -85,12 +85,12 @@ class RangeReader:
             self._consumer.resume([TopicPartition(*place) for place in ready])
 
     def _read_up_to(self, ends: Mapping[Partition, int]) -> None:
-        heard = time.monotonic()
+        heard = machine.monotonic()
         while any(self._read_to[place] < end for place, end in ends.items()):
             messages = self._consumer.consume(_PIECE, _POLL_S)
             if messages:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > self._timeout_s:
+                heard = machine.monotonic()
+            elif machine.monotonic() - heard > self._timeout_s:
                 waiting = ", ".join(f"{topic}-{number}" for topic, number in sorted(ends)[:5])
                 raise BrokerError(f"Received nothing from {waiting} for {self._timeout_s:g} s. Check that the brokers are up.")
             records = [message for message in messages if message.error() is None]

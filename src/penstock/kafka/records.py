@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, TopicPartition
 
+from penstock import machine
 from penstock.errors import BrokerError, TopicError
 from penstock.kafka.chunks import LOST
 from penstock.kafka.clients import open_consumer
@@ -43,12 +43,12 @@ class RecordReader:
         if not left:
             return
         self._consumer.assign([TopicPartition(topic, number, positions[topic, number]) for topic, number in left])
-        heard = time.monotonic()
+        heard = machine.monotonic()
         while left:
             messages = self._consumer.consume(self._piece, _POLL_S)
             if messages:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > self._timeout_s:
+                heard = machine.monotonic()
+            elif machine.monotonic() - heard > self._timeout_s:
                 waiting = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)[:5])
                 raise BrokerError(f"Received nothing from {waiting} for {self._timeout_s:g} s. Check that the brokers are up.")
             for message in messages:

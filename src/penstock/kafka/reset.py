@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from penstock import machine
 from penstock.config import Config
 from penstock.errors import BrokerError, FencedError, PenstockError, TopicError
-from penstock.kafka.clients import consumer_settings, for_client, logger, open_consumer, producer_settings
+from penstock.kafka.clients import consumer_settings, for_client, open_consumer, producer_settings
 from penstock.kafka.failures import configured_wrongly, is_retriable, kafka_error, translated
 from penstock.kafka.offsets import Committed, committed, retried
+from penstock.kafka.opening import clients
 from penstock.records import Partition
 
 if TYPE_CHECKING:
@@ -50,11 +51,11 @@ def delete_group(admin: AdminClient, config: Config, group_id: str) -> None:
                 raise
 
     retried(delete, config.broker_timeout_ms, f"Cannot delete group {group_id!r}")
-    deadline = time.monotonic() + config.broker_timeout_ms / 1_000
+    deadline = machine.monotonic() + config.broker_timeout_ms / 1_000
     while group_offsets(admin, config, group_id):
-        if time.monotonic() > deadline:
+        if machine.monotonic() > deadline:
             raise BrokerError(f"Group {group_id!r} was deleted, but still has offsets. Check the brokers' logs.")
-        time.sleep(_PAUSE_S)
+        machine.sleep(_PAUSE_S)
 
 
 def delete_topics(admin: AdminClient, config: Config, names: Collection[str]) -> None:
@@ -68,11 +69,11 @@ def delete_topics(admin: AdminClient, config: Config, names: Collection[str]) ->
             said = kafka_error(error)
             if said is None or said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TopicError(f"Cannot delete topic {name!r}: {said.str() if said else error}") from error
-    deadline = time.monotonic() + timeout_s
+    deadline = machine.monotonic() + timeout_s
     while _topics(admin, config).keys() & set(names):
-        if time.monotonic() > deadline:
+        if machine.monotonic() > deadline:
             raise BrokerError(f"Topics were deleted, but still exist: {', '.join(sorted(names))}. Check the brokers' logs.")
-        time.sleep(_PAUSE_S)
+        machine.sleep(_PAUSE_S)
 
 
 def _topics(admin: AdminClient, config: Config) -> dict[str, Any]:
@@ -97,7 +98,7 @@ class Fence:
             "transaction.timeout.ms": str(config.transaction_timeout_ms),
         }
         try:
-            self._producer = Producer(for_client(settings), logger=logger)
+            self._producer = clients().producer(for_client(settings))
         except KafkaException as error:
             raise configured_wrongly(error) from None
 
@@ -122,12 +123,12 @@ class Fence:
         self._insist(lambda: self._producer.commit_transaction(_SLICE_S), "Cannot check for other instances")
 
     def _insist(self, act: Callable[[], None], what: str) -> None:
-        deadline = time.monotonic() + self._timeout_s
+        deadline = machine.monotonic() + self._timeout_s
         while True:
             try:
                 act()
             except (KafkaException, SystemError) as error:
-                if not is_retriable(error) or time.monotonic() > deadline:
+                if not is_retriable(error) or machine.monotonic() > deadline:
                     raise self._failed(error, what) from error
             else:
                 return

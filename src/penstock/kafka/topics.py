@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
+from penstock import machine
 from penstock.errors import TopicError
 from penstock.kafka.failures import kafka_error, translated
 from penstock.records import Partition
@@ -152,8 +152,8 @@ class Topics:
         names = [topic.name for topic in wanted]
         known = self.describe(names)
         self._create([topic for topic in wanted if topic.name not in known], replication_factor)
-        deadline = time.monotonic() + self._timeout
-        while len(known) < len(names) and time.monotonic() < deadline:  # brokers learn of new topics one by one
+        deadline = machine.monotonic() + self._timeout
+        while len(known) < len(names) and machine.monotonic() < deadline:  # brokers learn of new topics one by one
             known = self.describe(names)
         for topic in wanted:
             check(topic, known.get(topic.name))
@@ -174,18 +174,18 @@ class Topics:
         """
         pending = self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         settled: dict[Partition, int] = {}
-        deadline = time.monotonic() + self._timeout
+        deadline = machine.monotonic() + self._timeout
         while pending:
             settled |= self.end_offsets(pending)
             pending = {place: end for place, end in pending.items() if settled[place] < end}
-            if pending and time.monotonic() > deadline:
+            if pending and machine.monotonic() > deadline:
                 topic, partition = min(pending)
                 raise TopicError(
                     f"A transaction in {topic}-{partition} has not ended within {self._timeout:g} s, so that what follows it "
                     f"cannot be read. Find it with `kafka-transactions.sh find-hanging`, and check the brokers."
                 )
             if pending:
-                time.sleep(_SETTLING_S)
+                machine.sleep(_SETTLING_S)
         return settled
 
     def _offsets(
@@ -195,7 +195,7 @@ class Topics:
         if not wanted:
             return {}
         found: dict[Partition, int] = {}
-        deadline = time.monotonic() + self._timeout
+        deadline = machine.monotonic() + self._timeout
         while wanted:
             futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=self._timeout)
             for place, future in futures.items():
@@ -204,10 +204,10 @@ class Topics:
                     del wanted[place]
                 except KafkaException as error:
                     said = kafka_error(error)
-                    if said is None or said.code() not in _LEADER_MOVES or time.monotonic() > deadline:
+                    if said is None or said.code() not in _LEADER_MOVES or machine.monotonic() > deadline:
                         raise translated(error, f"Cannot read the offsets of {place.topic}-{place.partition}") from error
             if wanted:
-                time.sleep(_PAUSE_S)
+                machine.sleep(_PAUSE_S)
                 self.names()  # librdkafka keeps its stale leaders until all topics are listed
         return found
 

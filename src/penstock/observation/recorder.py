@@ -6,8 +6,6 @@ It is called between records, never per record. Readers get frozen values; nothi
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
+from penstock import machine
 from penstock.engines.port import Whereabouts
 from penstock.epochs.wire import LaneReport
 from penstock.kafka.statistics import ClientStatistics
@@ -75,7 +74,7 @@ class LeftOut:
 
     def __init__(self) -> None:
         self._counts: Mapping[tuple[str, str], int] = {}
-        self._counting = threading.Lock()
+        self._counting = machine.lock()
 
     def count(self, node: str, reason: str) -> None:
         """Count a record."""
@@ -90,9 +89,9 @@ class LeftOut:
 class Recorder:
     """The memory of one start of an application."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = machine.monotonic) -> None:
         self._clock = clock
-        self._changing = threading.Lock()  # one thread runs an epoch while another commits the one before it
+        self._changing = machine.lock()  # one thread runs an epoch while another commits the one before it
         self._open: dict[int, OpenEpoch] = {}  # oldest first
         self._phases: dict[int, dict[str, float]] = {}
         self._began_ms: dict[int, int] = {}
@@ -107,7 +106,7 @@ class Recorder:
         self.started_at: float = clock()
         self.committed_at: float = clock()
         """The time of the last commit, or of the start."""
-        self.started_ms: int = int(time.time() * 1000)
+        self.started_ms: int = machine.now_ms()
         self.committed_ms: int = self.started_ms
         """The same two times, by the wall clock."""
         self.restore: RestoreReport | None = None
@@ -220,7 +219,7 @@ class Recorder:
         now = self._clock()
         bind_contextvars(epoch=number, phase=phase)
         with self._changing:
-            self._phases[number], self._began_ms[number] = {}, int(time.time() * 1000)
+            self._phases[number], self._began_ms[number] = {}, machine.now_ms()
             before = {other: about for other, about in self._open.items() if other < number}
             self._open = {**before, number: OpenEpoch(number, phase, now, now)}
 
@@ -252,7 +251,7 @@ class Recorder:
         unbind_contextvars("epoch", "phase")
         with self._changing:
             del self._open[current.number]
-        self.committed_at, self.committed_ms = self._clock(), int(time.time() * 1000)
+        self.committed_at, self.committed_ms = self._clock(), machine.now_ms()
         report = EpochReport(
             current.number,
             self._began_ms.pop(current.number),

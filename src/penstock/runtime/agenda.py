@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
-from penstock.epochs.program import Epoch, Program
+from penstock import machine
+from penstock.epochs.program import Epoch, Placement, Program
 from penstock.records import NO_TIMESTAMP
 from penstock.runtime.event_time import EventTime
 from penstock.runtime.feedback import Feedback
@@ -36,7 +36,7 @@ class Agenda:
         self._is_hurried = False  # whether a processor requested a commit in the last epoch
         self._sampled_at = 0.0
         self._marked_at = 0.0
-        self._committed_at = time.monotonic()
+        self._committed_at = machine.monotonic()
         self.mark: Mark | None = None
         """The mark that lanes save with the next epoch."""
 
@@ -51,11 +51,11 @@ class Agenda:
 
     def is_due(self, offsets: Mapping[tuple[str, int], int]) -> bool:
         """Whether an epoch without records is due."""
-        return self._is_awaited(offsets) or time.monotonic() - self._committed_at > KEEP_ALIVE_S
+        return self._is_awaited(offsets) or machine.monotonic() - self._committed_at > KEEP_ALIVE_S
 
     def _is_awaited(self, offsets: Mapping[tuple[str, int], int]) -> bool:
         """Whether the wall clock or the watermark has reached a time that a lane waits for."""
-        if self._due is not None and self._due <= int(time.time() * 1000):
+        if self._due is not None and self._due <= machine.now_ms():
             return True
         if self._event_due is None:
             return False
@@ -66,12 +66,12 @@ class Agenda:
         """Return the epoch that follows `progress`; `committed` is the last committed epoch."""
         high_times = tuple(progress.high_times.get(origin, NO_TIMESTAMP) for origin in progress.origins)
         mark, self.mark = self.mark, None
-        now = int(time.time() * 1000)
+        now = machine.now_ms()
         watermarks = self._event_time.watermarks_of(progress.origins)
         watermark = self._event_time.advance(progress.offsets)
-        is_sampled = time.monotonic() - self._sampled_at > SAMPLE_EVERY_S
+        is_sampled = machine.monotonic() - self._sampled_at > SAMPLE_EVERY_S
         if is_sampled:
-            self._sampled_at = time.monotonic()
+            self._sampled_at = machine.monotonic()
         return Epoch(
             progress.epoch + 1,
             progress.epoch,
@@ -85,7 +85,7 @@ class Agenda:
             NO_TIMESTAMP if watermark is None else progress.watermark,
             is_sampled,
             committed=committed,
-            heads=progress.heads,
+            placement=Placement(progress.heads),
         )
 
     def update(self, feedback: Feedback) -> None:

@@ -14,7 +14,6 @@ import msgspec
 from penstock.barrier import Barrier
 from penstock.epochs.program import lanes_topic
 from penstock.errors import StateError
-from penstock.kafka.publishers import Publisher
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import Topics
 from penstock.lane_servers.channel import KEY_BYTES
@@ -54,9 +53,9 @@ def decode_announcement(data: bytes) -> Announcement:
         ) from None
 
 
-def announce(found: Announcement, application_id: str, publisher: Publisher, patience_ms: int) -> None:
+def announce(found: Announcement, application_id: str, barrier: Barrier) -> None:
     """Commit an announcement; raises `FencedError` if another instance has taken over already."""
-    copies = Copies(Barrier(publisher, patience_ms), lambda rows: None)
+    copies = Copies(barrier, lambda rows: None)
     copies.add(lanes_topic(application_id), FACTS_PARTITION, one_row(ACTIVE, encode_announcement(found)))
     copies.commit()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
@@ -12,6 +10,7 @@ from typing import Protocol
 
 from structlog.contextvars import bind_contextvars
 
+from penstock import machine
 from penstock.config import Config
 from penstock.deferred_pandas import defer_pandas
 from penstock.engines.port import STUCK, Whereabouts
@@ -101,9 +100,9 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         self._until = until
         self._started: Started | None = None
         self._failure: PenstockError | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"penstock-{application_id}", daemon=True)
-        self._watching = threading.Thread(target=self._watch, name=f"penstock-{application_id}-watch", daemon=True)
+        self._stop = machine.event()
+        self._thread = machine.thread(self._run, f"penstock-{application_id}")
+        self._watching = machine.thread(self._watch, f"penstock-{application_id}-watch")
         self._at_end: list[Callable[[], None]] = []
         self.admin_url: str | None = None
         """The address of the admin server; None without one."""
@@ -253,7 +252,7 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         started.deliveries.start()
         self._states.enter(State.RUNNING)
         self._hooks.post_start(self)
-        checked = time.monotonic()
+        checked = machine.monotonic()
         while not self._stop.is_set() and not started.epochs.is_done:
             if (wanted := self._other_lanes) is not None:
                 return wanted
@@ -264,8 +263,8 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
                 started.input_stream.follow()
             except Exception as error:  # noqa: BLE001 - raised again unless it can be recovered from
                 started.input_stream.recover(error)
-            if time.monotonic() - checked > 1:
-                checked = time.monotonic()
+            if machine.monotonic() - checked > 1:
+                checked = machine.monotonic()
                 started.epochs.while_idle(started.publisher.check)
                 started.deliveries.check()
         return None

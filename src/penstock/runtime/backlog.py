@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from penstock.errors import StateError
 from penstock.records import Partition
-from penstock.runtime.attempts import Offer
+from penstock.runtime.dispatcher import Offer
 
 
 class Backlog:

@@ -11,11 +11,11 @@ import logging
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
+from penstock import machine
 from penstock.errors import ConfigError, StateError
 from penstock.lane_servers.accepting import close_listener, connections_to
 from penstock.lane_servers.channel import KEY_BYTES, Channel
@@ -90,7 +90,7 @@ def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 class Gone(NamedTuple):
-    """Why an instance counts as gone, and when it was last heard, by `time.monotonic`."""
+    """Why an instance counts as gone, and when it was last heard, by `machine.monotonic`."""
 
     why: str
     heard: float
@@ -103,19 +103,19 @@ def watch(found: Announcement, timeout_s: float, goes_on: Callable[[], bool]) ->
     A connection that is lost is opened again. If nobody listens there, or someone else, the instance is gone. If that cannot be
     found out, it is gone after `timeout_s`.
     """
-    heard = time.monotonic()
+    heard = machine.monotonic()
     with closing(_Link(found)) as link:
         while True:
             try:
                 if link.is_alive():
-                    heard = time.monotonic()
+                    heard = machine.monotonic()
             except (ConnectionRefusedError, StateError):
                 return Gone(f"nobody listens at {found.host}:{found.port} any more", heard)
             except (OSError, EOFError) as error:
                 _log.debug("no connection to the active instance: %s", error)
                 link.close()
-                time.sleep(_RETRY_S)
-            if time.monotonic() - heard > timeout_s:
+                machine.sleep(_RETRY_S)
+            if machine.monotonic() - heard > timeout_s:
                 return Gone(f"it has been silent for {timeout_s:g} s", heard)
             if not goes_on():
                 return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+from penstock import machine
 from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.epochs.output import letters_sent
@@ -128,7 +128,7 @@ class Letters:
         self._program = program
         self._config = config
         self._sizes = sizes
-        self._writing = threading.Lock()
+        self._writing = machine.lock()
         self._publisher: AtLeastOncePublisher | None = None
 
     def send(self, letter: Row) -> None:
@@ -141,7 +141,7 @@ class Letters:
             )
             self._publisher = publisher
             try:
-                Barrier(publisher, self._config.broker_timeout_ms).commit(0, out(rows).combine_chunks().to_batches(), [])
+                Barrier(publisher, self._config.broker_timeout_ms).write(out(rows).combine_chunks().to_batches())
             except BaseException:
                 self.close()  # the next letter has another producer
                 raise

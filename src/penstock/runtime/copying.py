@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from penstock import machine
 from penstock.barrier import Barrier, SourceOffset
 from penstock.epochs.wire import OTHER_TOPIC, OUT, Kind
 from penstock.kafka.records import TopicRecord
@@ -44,7 +44,6 @@ class Copies:
     def __init__(self, barrier: Barrier, on_full: Callable[[int], None]) -> None:
         self._barrier = barrier
         self._on_full = on_full
-        self._transactions = 0
         self._waiting: list[pa.RecordBatch] = []
         self.rows: int = 0
 
@@ -60,8 +59,7 @@ class Copies:
     def commit(self, offsets: Sequence[SourceOffset] = ()) -> None:
         """Commit all rows that were added, with the offsets."""
         rows, self._waiting = self._waiting, []
-        self._transactions += 1
-        self._barrier.commit(self._transactions, rows, offsets)
+        self._barrier.write(rows, offsets)
 
     @property
     def _is_full(self) -> bool:
@@ -71,7 +69,7 @@ class Copies:
 
 def one_row(key: bytes, value: bytes) -> list[pa.RecordBatch]:
     """Return a single row of now."""
-    row = {"key": key, "value": value, "timestamp": int(time.time() * 1000)}
+    row = {"key": key, "value": value, "timestamp": machine.now_ms()}
     return [pa.RecordBatch.from_pylist([row], schema=ROWS)]
 
 

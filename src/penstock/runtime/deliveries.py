@@ -7,14 +7,12 @@ is. A target that cannot be reached delays its delivery, but not the application
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from penstock import faults
+from penstock import faults, machine
 from penstock.errors import ATTRIBUTED, BrokerError, FencedError, TopicError
 from penstock.kafka.records import TopicRecord
 from penstock.kafka.topics import Topic, partitions_of
@@ -103,14 +101,14 @@ class Deliveries:
         for delivery in self._deliveries:
             delivery.check()
 
-    def finish(self, stop: threading.Event) -> None:
+    def finish(self, stop: machine.Event) -> None:
         """Wait until everything that is committed now is delivered, or `stop` is set: the next start delivers the rest."""
         for delivery in self._deliveries:
             delivery.finish(stop)
 
     def stop(self) -> None:
         """Stop after the current batch; a target that does not answer is given up."""
-        deadline = time.monotonic() + _STOP_S
+        deadline = machine.monotonic() + _STOP_S
         for delivery in self._deliveries:
             delivery.end()
         for delivery in self._deliveries:
@@ -140,8 +138,8 @@ class _Delivery:
         self._on_lost = on_lost
         self._key = sink.key.for_topic(self._topic, is_key=True).deserialize
         self._value = sink.value.for_topic(self._topic, is_key=False).deserialize
-        self._wanted = threading.Event()
-        self._stopping = threading.Event()
+        self._wanted = machine.event()
+        self._stopping = machine.event()
         self._passes = 0
         self._looked_at = 0.0
         self._missed = 0
@@ -149,7 +147,7 @@ class _Delivery:
         self._stored: Offsets = {}
         self._is_empty = True
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"penstock-{name}", daemon=True)
+        self._thread = machine.thread(self._run, f"penstock-{name}")
 
     def start(self) -> None:
         self._wanted.set()
@@ -162,7 +160,7 @@ class _Delivery:
         if self._failure is not None:
             raise self._failure
 
-    def finish(self, stop: threading.Event) -> None:
+    def finish(self, stop: machine.Event) -> None:
         """Wait for the end of a pass that began after this call, or for `stop`."""
         after = self._passes + 2
         while self._passes < after and self._thread.is_alive() and not stop.wait(_POLL_S):
@@ -177,7 +175,7 @@ class _Delivery:
 
     def join(self, deadline: float) -> None:
         if self._thread.is_alive():
-            self._thread.join(max(0.0, deadline - time.monotonic()))
+            self._thread.join(max(0.0, deadline - machine.monotonic()))
 
     def _run(self) -> None:
         failures = 0
@@ -239,7 +237,7 @@ class _Delivery:
     def _grown(self, known: Mapping[Partition, int]) -> dict[Partition, int]:
         """Return where to continue, with the partitions that are not known yet: from their beginning."""
         fresh = [place for place in partitions_of([self._same()]) if place not in known]
-        self._looked_at = time.monotonic()
+        self._looked_at = machine.monotonic()
         return {**self._follower.begins(fresh), **known}
 
     def _without_gaps(self, at: Mapping[Partition, int]) -> dict[Partition, int]:
@@ -261,7 +259,7 @@ class _Delivery:
 
     def _pass(self, reader: Reader, at: dict[Partition, int]) -> dict[Partition, int]:
         """Deliver everything that is committed now; return where to continue."""
-        if time.monotonic() - self._looked_at > _PARTITIONS_EVERY_S:
+        if machine.monotonic() - self._looked_at > _PARTITIONS_EVERY_S:
             at, self._stored = self._grown(at), self._grown(self._stored)
         ends = {place: max(at[place], end) for place, end in self._follower.ends(at).items()}
         records = reader.read(at, ends)

@@ -7,8 +7,6 @@ takes, `agenda` what its tasks receive, `publication` how it is committed; `jour
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,16 +14,14 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock import faults
-from penstock.barrier import Barrier
+from penstock import faults, machine
 from penstock.epochs.program import Epoch, Program
-from penstock.errors import LaneMovedError
 from penstock.observation import Recorder
 from penstock.records import Partition
 from penstock.runtime.agenda import Agenda
-from penstock.runtime.attempts import Attempts, Fitted, Jobs, Take
 from penstock.runtime.backlog import Backlog
 from penstock.runtime.commits import Commits
+from penstock.runtime.dispatcher import Dispatcher, Jobs, Take, nothing
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.event_time import EventTime
 from penstock.runtime.feedback import Feedback
@@ -33,26 +29,21 @@ from penstock.runtime.giving_up import GivingUp
 from penstock.runtime.journal import Journal
 from penstock.runtime.marks import Marks
 from penstock.runtime.progress import Progress
-from penstock.runtime.publication import Check, Publication
+from penstock.runtime.publication import Publication
 from penstock.runtime.share import take
 
 _log = logging.getLogger(__name__)
-
-_LOSSES = 10
-"""How often an epoch begins again because lanes are lost; what loses them more often is the epoch itself."""
 
 
 @dataclass(frozen=True)
 class StartingPoint:
     """Where the epochs of a start continue.
 
-    `partitions` are counts by topic, `topic_ids` the ids of the topics that are read, `changelog_ids` those of the changelogs.
-    `first_rows` go with the first commit.
+    `partitions` are counts by topic, `changelog_ids` the ids of the changelogs. `first_rows` go with the first commit.
     """
 
     progress: Progress
     partitions: Mapping[str, int]
-    topic_ids: Mapping[str, str]
     changelog_ids: Mapping[str, str]
     first_rows: pa.Table | None = None
 
@@ -81,11 +72,10 @@ class Ends:
 
 @dataclass(frozen=True)
 class Contributions:
-    """Calls that each epoch makes, in this order: before it begins, for more rows, to check rows, and after the commit."""
+    """Calls that each epoch makes, in this order: before it begins, for more rows, and after the commit."""
 
     before_epoch: Callable[[], None] = lambda: None
     other_rows: Callable[[], Sequence[pa.Table]] = tuple
-    check: Check = lambda rows: rows
     after_commit: Callable[[int], None] = lambda epoch: None
     restore: Callable[[Progress, int], None] | None = None
     """Restores all lanes to the progress, for tasks of an attempt and later ones; None if lanes cannot be lost."""
@@ -113,7 +103,7 @@ class Epochs:
         self,
         program: Program,
         jobs: Jobs,
-        barrier: Barrier,
+        publication: Publication,
         start: StartingPoint,
         bounds: Bounds,
         ends: Ends,
@@ -128,7 +118,7 @@ class Epochs:
         self._commits = Commits(f"penstock-{program.application_id}-commits")
         self._size = bounds.size
         give_up = GivingUp(program, jobs)
-        self._attempts = Attempts(
+        self._dispatcher = Dispatcher(
             jobs,
             bounds.size,
             give_up,
@@ -136,17 +126,18 @@ class Epochs:
             lanes=program.lanes,
             on_retry=self._begin_again,
             take=bounds.take,
+            restore=None if others.restore is None else self._restore_for,
         )
         self._event_time = EventTime(program, start.progress, ends.inputs)
         self._backlog = Backlog(start.progress.offsets, bounds.limits)
         self._agenda = Agenda(program, self._event_time, start.partitions, bounds.small)
-        self._publication = Publication(program, barrier, others.check, start.topic_ids)
+        self._publication = publication
         self._journal = Journal(program.topics, recorder)
         self._marks = Marks(ends.changelogs, start.changelog_ids)
         self._others = others
         self._first_rows = start.first_rows
-        self._lock = threading.Lock()
-        self._began = time.monotonic()
+        self._lock = machine.lock()
+        self._began = machine.monotonic()
         self._stopping = False
         self._interrupted = False
         self.is_paused: bool = False
@@ -203,11 +194,11 @@ class Epochs:
         with self._lock:
             if self._failure is not None or self.taken != self.progress:
                 self._commits.forget_failure()
-                self._attempts.roll_back(self._agenda.next(self.progress, self.progress.epoch))
+                self._dispatcher.roll_back(self._agenda.next(self.progress, self.progress.epoch))
             new = begins.keys() - self.progress.offsets.keys()
             self.progress = self.taken = replace(self.progress, offsets={**self.progress.offsets, **begins})
             self._agenda.add_topics(partitions or {})
-            self._publication.add_topics(topic_ids or {})
+            self._publication.continue_from(begins, topic_ids or {})
             self._backlog.begin_anew(self.progress.offsets)
             self._event_time.watch(new, self.progress)
             self._journal.moved(self.progress, self._event_time.idle())
@@ -235,8 +226,7 @@ class Epochs:
     def _take(self, waiting: frozenset[Partition]) -> None:
         """Run an epoch of the backlog, without the partitions that are `waiting`."""
         given = self._backlog.offer(self.taken.offsets, waiting, self._agenda.most_records)
-        done = self._run_on_lanes(lambda epoch: self._attempts.run(epoch, given))
-        self._commit(done.epoch, done.rows, done.ends)
+        self._commit(*self._dispatcher.run(self._begin(), given))
         self._backlog.taken_to(self.taken.offsets)
 
     def _take_left(self) -> bool:
@@ -258,8 +248,7 @@ class Epochs:
                 return
             if not (self._agenda.is_due(self.taken.offsets) or self._others.must_move()):
                 return
-            done = self._run_on_lanes(lambda epoch: Fitted(epoch, self._attempts.tick(epoch), self.taken.offsets))
-            self._commit(*done)
+            self._commit(*self._dispatcher.run(self._begin(), nothing(self.taken.offsets)))
 
     def while_idle(self, call: Callable[[], None]) -> None:
         """Call `call` unless an epoch is running: it must not come between the steps of a commit."""
@@ -278,36 +267,27 @@ class Epochs:
         if self._commits.is_idle:
             self._commits.wait()
 
-    def _run_on_lanes(self, run: Callable[[Epoch], Fitted]) -> Fitted:
-        """Run an epoch; if lanes are lost with their host, restore them where they run next, and run it again."""
-        epoch = self._begin()
-        faults.point("epoch.before_job")
-        for left in reversed(range(_LOSSES)):
-            try:
-                return run(epoch)
-            except LaneMovedError as error:
-                if self._others.restore is None or not left:
-                    raise
-                _log.warning("restoring lanes, then running epoch %d again: %s", epoch.number, error)
-                self._commits.wait()
-                self._others.restore(self.progress, self._attempts.begin_anew())
-                epoch = self._agenda.next(self.progress, self.progress.epoch)
-                self._begin_again(epoch)
-        raise AssertionError
+    def _restore_for(self, attempt: int) -> Epoch:
+        """Restore lanes to the committed progress, for tasks of this attempt; return the epoch that follows it, begun anew."""
+        self._commits.wait()
+        assert self._others.restore is not None
+        self._others.restore(self.progress, attempt)
+        return self._agenda.next(self.progress, self.progress.epoch)
 
     def _begin(self) -> Epoch:
         """Begin the next epoch."""
-        self._began = time.monotonic()
+        self._began = machine.monotonic()
         number = self.taken.epoch + 1
         self._journal.epoch_begins(number)
         self._others.before_epoch()
         epoch = self._agenda.next(self.taken, self.progress.epoch)
         self._journal.job_begins(number)
+        faults.point("epoch.before_job")
         return epoch
 
     def _begin_again(self, epoch: Epoch) -> None:
         """Begin the same epoch again, with its full time."""
-        self._began = time.monotonic()
+        self._began = machine.monotonic()
         self._journal.epoch_begins_again(epoch.number)
 
     def _commit(self, epoch: Epoch, table: pa.Table, ends: Mapping[Partition, int]) -> None:
@@ -339,7 +319,7 @@ class Epochs:
         self._others.after_commit(done.epoch.number)
         self._journal.moved(done.progress, done.idle)
         self._journal.epoch_committed(done.epoch, done.records, published, done.feedback)
-        committed_at = time.monotonic()
+        committed_at = machine.monotonic()
         if done.records:
             self._size.went_well(done.records, committed_at - done.began)
         if self._agenda.committed(committed_at):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from penstock import machine
 from penstock.epochs.program import Program
 from penstock.records import NO_TIMESTAMP, Partition
 from penstock.runtime.progress import Progress
@@ -77,8 +77,8 @@ class EventTime:
 
     def _behind(self, offsets: Mapping[Partition, int]) -> frozenset[Partition]:
         """Return the partitions that are not read to their end, as of a moment ago."""
-        if time.monotonic() - self._asked_at > ENDS_EVERY_S:
-            self._asked_at, self._known_ends = time.monotonic(), self._input_ends()
+        if machine.monotonic() - self._asked_at > ENDS_EVERY_S:
+            self._asked_at, self._known_ends = machine.monotonic(), self._input_ends()
         return frozenset(place for place, end in self._known_ends.items() if end > offsets.get(place, end))
 
 
@@ -91,4 +91,4 @@ def _tracker(program: Program, start: Progress) -> WatermarkTracker[Partition] |
 
 
 def _now_ms() -> int:
-    return int(time.time() * 1000)
+    return machine.now_ms()

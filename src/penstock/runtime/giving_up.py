@@ -14,7 +14,7 @@ from penstock.handlers import DeadLetter, Failure, FailureKind, LogAndFail, sett
 from penstock.lanes.failures import DEAD_LETTER, dead_letter_row
 from penstock.lanes.position import RawRecord, headers_of
 from penstock.records import NO_HEADERS, Partition, RecordMetadata
-from penstock.runtime.attempts import Jobs
+from penstock.runtime.dispatcher import Jobs
 from penstock.topology import SourceNode
 
 _log = logging.getLogger(__name__)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Sequence
 from queue import Full, Queue
 from typing import TYPE_CHECKING
 
+from penstock import machine
 from penstock.errors import ConfigError, PenstockError
 from penstock.extras import provided
 from penstock.runtime.states import State
@@ -158,13 +158,13 @@ class Reports:
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = plugins
         self._waiting: Queue[tuple[str, EpochReport | RestoreReport] | None] = Queue(WAITING)
-        self._thread: threading.Thread | None = None
+        self._thread: machine.Thread | None = None
         self._is_behind = False
 
     def start(self) -> None:
         """Start the thread."""
         if self._plugins:
-            self._thread = threading.Thread(target=self._deliver, name="penstock-plugins", daemon=True)
+            self._thread = machine.thread(self._deliver, "penstock-plugins")
             self._thread.start()
 
     def put(self, hook: str, report: EpochReport | RestoreReport) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from penstock import machine
 from penstock.errors import PenstockError
 from penstock.records import Partition
 from penstock.runtime.progress import Progress
@@ -84,10 +83,10 @@ class InputLoop:
         self._interval_s = interval_s
         self._failure: BaseException | None = None
         self._fill_failure: PenstockError | None = None
-        self._stopping = threading.Event()
-        self._running = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._filling = threading.Thread(target=self._fill, name=f"{name}-fill", daemon=True)
+        self._stopping = machine.event()
+        self._running = machine.event()
+        self._thread = machine.thread(self._run, name)
+        self._filling = machine.thread(self._fill, f"{name}-fill")
 
     def start(self) -> None:
         """Start reading."""
@@ -128,13 +127,13 @@ class InputLoop:
                 ends = self._source.wait(offsets, _LOOK_S)
                 if ends == offsets and not is_first:
                     continue
-                began = time.monotonic()
+                began = machine.monotonic()
                 self._running.set()
                 self._on_input(ends)
                 self._running.clear()
                 # The first epoch commits where the application begins, even without records. A pause may have prevented it.
                 is_first = is_first and self._position.taken.epoch == before.epoch
-                self._stopping.wait(self._interval_s - (time.monotonic() - began))
+                self._stopping.wait(self._interval_s - (machine.monotonic() - began))
         except BaseException as error:  # noqa: BLE001 - raised by `wait`
             self._failure = error
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 
+from penstock import machine
 from penstock.errors import PenstockError
 from penstock.observation import Recorder
 from penstock.records import Partition
@@ -17,7 +17,7 @@ _EVERY_S = 2.0
 
 def follow_ends(application_id: str, ends: Callable[[], Mapping[Partition, int]], recorder: Recorder) -> Callable[[], None]:
     """Request the ends periodically, in a thread of its own, because brokers may be slow; return what ends that."""
-    ended = threading.Event()
+    ended = machine.event()
 
     def follow() -> None:
         while not ended.wait(_EVERY_S):
@@ -26,5 +26,5 @@ def follow_ends(application_id: str, ends: Callable[[], Mapping[Partition, int]]
             except PenstockError as error:  # `TopicWatch` reports a topic that is gone
                 _log.debug("cannot determine the lag: %s", error)
 
-    threading.Thread(target=follow, name=f"penstock-{application_id}-ends", daemon=True).start()
+    machine.thread(follow, f"penstock-{application_id}-ends").start()
     return ended.set

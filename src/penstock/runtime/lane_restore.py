@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 
+from penstock import machine
 from penstock.engines.port import Engine, OnProgress, SlotLostError
 from penstock.epochs.program import Program, has_lanes
 from penstock.epochs.restore import ReadChangelog, Restored
@@ -62,14 +62,14 @@ class LaneRestore:
                 left_of[lane] = left
                 progress(self._recorder.restoring(dict(left_of), program.lanes))
 
-        began = time.monotonic()
+        began = machine.monotonic()
         with self._recorder.restores.of(program.lanes):
             restored = self._placed(committed, on_progress)
         progress.close()
         self._recorder.restored()
         rows = sum(lane.rows for lane in restored)
         kinds = ", ".join(sorted({lane.found for lane in restored}))
-        _log.info("restored %d lanes (%s): %d records in %.1f s", program.lanes, kinds, rows, time.monotonic() - began)
+        _log.info("restored %d lanes (%s): %d records in %.1f s", program.lanes, kinds, rows, machine.monotonic() - began)
         return {lane.lane: lane.write_id for lane in restored}
 
     def _placed(self, committed: Committed, on_progress: OnProgress) -> Sequence[Restored]:
@@ -100,7 +100,7 @@ class LaneRestore:
             self._program.incarnation,
             places(self._topics.begin_offsets(changelogs)),
             places(self._topics.settled_ends(changelogs)),
-            int(time.time() * 1000),
+            machine.now_ms(),
             self._topics.identities(topic for topic, _ in changelogs),
             progress.heads,
             attempt,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 
+from penstock import machine
 from penstock.errors import BrokerError, CommitError
 from penstock.state import Mark
 
@@ -22,7 +22,7 @@ class Marks:
     def new(self, epoch: int) -> Mark | None:
         """Return a mark of a committed epoch, or None if that fails: then a restart only reads more."""
         try:
-            return Mark(epoch, int(time.time() * 1000), dict(self._ends()), self._topic_ids)
+            return Mark(epoch, machine.now_ms(), dict(self._ends()), self._topic_ids)
         except (BrokerError, CommitError) as error:
             _log.warning("no mark was written, so that a restart would read more of the changelogs: %s", error)
             return None

@@ -8,17 +8,16 @@ that follows a crash continues where the last commit ended.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
-from penstock import faults
+from penstock import faults, machine
 from penstock.engines.port import SlotLostError
 from penstock.epochs.migration import MigrationStep, finish_lane, migrate_lane
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Epoch, Placement, Program
 from penstock.epochs.wire import reports_of
 from penstock.errors import LaneMovedError
 from penstock.plan import TopologyFacts, convertible, migrating, migrations
@@ -78,8 +77,8 @@ class Migrations:
 
     def _next(self, progress: Progress) -> Epoch:
         times = tuple(progress.high_times.get(origin, NO_TIMESTAMP) for origin in progress.origins)
-        now_ms = int(time.time() * 1000)
-        return Epoch(progress.epoch + 1, progress.epoch, now_ms, progress.origins, times, heads=progress.heads)
+        now_ms = machine.now_ms()
+        return Epoch(progress.epoch + 1, progress.epoch, now_ms, progress.origins, times, placement=Placement(progress.heads))
 
     def _publish(self, progress: Progress, rows: pa.Table, facts: TopologyFacts) -> Progress:
         heads = {report.lane: report.write_id for report in reports_of(rows)}

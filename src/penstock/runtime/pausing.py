@@ -7,9 +7,8 @@ replaced, and may happen during a pause.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 
+from penstock import machine
 from penstock.observation import Recorder
 from penstock.runtime.epochs import Epochs
 
@@ -23,8 +22,8 @@ class Pausable:
     def __init__(self, application_id: str, recorder: Recorder) -> None:
         self.application_id = application_id
         self.recorder: Recorder = recorder
-        self._ended = threading.Event()
-        self._pausing = threading.Lock()
+        self._ended = machine.event()
+        self._pausing = machine.lock()
         self._epochs: Epochs | None = None
 
     def pause(self) -> None:
@@ -58,8 +57,8 @@ class Pausable:
 
     def wait_until_paused(self, timeout_s: float | None = None) -> bool:
         """Wait until it `is_at_rest`; return whether it is: not if the time is over, or it was resumed or has ended."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while self.is_paused and not self.is_at_rest and (deadline is None or time.monotonic() < deadline):
+        deadline = None if timeout_s is None else machine.monotonic() + timeout_s
+        while self.is_paused and not self.is_at_rest and (deadline is None or machine.monotonic() < deadline):
             if self._ended.wait(_LOOK_S):
                 return False
         return self.is_at_rest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -10,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock import machine
 from penstock.barrier import Barrier, CommitMetadata, SourceOffset
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.wire import Kind, out_rows
 from penstock.plan import TopologyFacts, encode_facts
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, Partition
 from penstock.runtime.committed import FACTS_PARTITION, TOPOLOGY
 from penstock.runtime.progress import Progress
 
@@ -38,8 +38,9 @@ class Publication:
         self._check = check
         self._topic_ids = topic_ids
 
-    def add_topics(self, topic_ids: Mapping[str, str]) -> None:
-        """Add topics that are read from now on."""
+    def continue_from(self, begins: Mapping[Partition, int], topic_ids: Mapping[str, str]) -> None:
+        """Continue from these offsets, whatever was committed before; `topic_ids` are those of new topics."""
+        self._barrier.continue_from(begins)
         self._topic_ids = {**self._topic_ids, **topic_ids}
 
     def publish(self, progress: Progress, tables: Sequence[pa.Table], first: Sequence[pa.RecordBatch]) -> Published:
@@ -75,7 +76,7 @@ class Publication:
 def facts_row(program: Program, known: TopologyFacts) -> pa.Table:
     """Return the row of the topology's facts, which is committed with the first epoch of every start."""
     code = program.topic_codes[lanes_topic(program.application_id)]
-    return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, int(time.time() * 1000), TOPOLOGY, encode_facts(known))
+    return out_rows(Kind.CHANGELOG, code, FACTS_PARTITION, machine.now_ms(), TOPOLOGY, encode_facts(known))
 
 
 def rows_for_kafka(table: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
+from penstock import machine
 from penstock.errors import NotReadyError
 from penstock.observation import Health
 from penstock.queries import CommittedState, QueryResult, ask, view
@@ -23,7 +23,7 @@ class Queryable:
 
     application_id: str
     health: Health
-    _ended: threading.Event
+    _ended: machine.Event
     _started: Started | None
 
     @property

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from penstock import machine
 from penstock.barrier import Barrier
 from penstock.errors import PenstockError, ProcessingError
 from penstock.observation import Recorder
@@ -104,8 +103,8 @@ class Refreshes:
         self._access = access
         self._recorder = recorder
         self._due: dict[str, float] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"penstock-{application_id}-refreshes", daemon=True)
+        self._stopping = machine.event()
+        self._thread = machine.thread(self._run, f"penstock-{application_id}-refreshes")
 
     @property
     def are_loaded(self) -> bool:
@@ -126,9 +125,11 @@ class Refreshes:
             self._thread.join(_STOP_S)
 
     def _run(self) -> None:
-        while self._due and not self._stopping.wait(min(_LONGEST_WAIT_S, max(0.0, min(self._due.values()) - time.monotonic()))):
+        while self._due and not self._stopping.wait(
+            min(_LONGEST_WAIT_S, max(0.0, min(self._due.values()) - machine.monotonic()))
+        ):
             for table in self._tables:
-                if self._due.get(table.store, float("inf")) <= time.monotonic() and not self._stopping.is_set():
+                if self._due.get(table.store, float("inf")) <= machine.monotonic() and not self._stopping.is_set():
                     self._try(table)
 
     def _try(self, table: Table) -> None:
@@ -151,11 +152,11 @@ class Refreshes:
                 self._due.pop(table.store, None)
                 return
             wait_s = every_ms / 1_000
-        self._due[table.store] = time.monotonic() + wait_s
+        self._due[table.store] = machine.monotonic() + wait_s
 
     def _refresh(self, table: Table) -> None:
         """Bring the topic up to date."""
-        now_ms = int(time.time() * 1000)
+        now_ms = machine.now_ms()
         try:
             with self._access.barrier() as barrier:
                 make = record_maker(table.source, table.topic, lambda row: (*table.contents.entry(row), now_ms))
@@ -163,7 +164,7 @@ class Refreshes:
                 found = difference(self._access.entries(table.topic), records, now_ms)
                 published = [*found.changed, *found.gone]
                 if published:
-                    barrier.commit(0, _batches(table.topic, published), [])
+                    barrier.write(_batches(table.topic, published))
         except PenstockError:
             raise
         except Exception as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock import machine
 from penstock.config import Config, Guarantee
 from penstock.epochs.home import Home
 from penstock.epochs.program import lanes_topic
@@ -52,7 +52,7 @@ def fenced(application_id: str, config: Config, admin: AdminClient, remains: Rem
     with ExitStack() as stack:
         stack.enter_context(home.vacant())
         refuse_members(admin, application_id, config.broker_timeout_ms)
-        time.sleep(_WATCH_S)
+        machine.sleep(_WATCH_S)
         if group_offsets(admin, config, application_id) != remains.offsets:
             raise StateError(
                 f"{application_id!r} is running: it has committed within the last {_WATCH_S:g} s. Stop it, then repeat the "

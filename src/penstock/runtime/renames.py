@@ -17,7 +17,6 @@ from penstock.config import Config
 from penstock.epochs.program import Program, lanes_topic
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings
-from penstock.kafka.publishers import Publisher
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import InternalTopic, Topics
 from penstock.plan import TopologyFacts, convertible, encode_facts, renamed, renamed_stores, renames, renaming
@@ -33,13 +32,13 @@ _log = logging.getLogger(__name__)
 class Renames:
     """Copies the content of a program's stores that have another name now."""
 
-    def __init__(self, program: Program, config: Config, topics: Topics, publisher: Publisher) -> None:
+    def __init__(self, program: Program, config: Config, topics: Topics, barrier: Barrier) -> None:
         self._program = program
         self._id = program.application_id
         self._lanes = lanes_topic(self._id)
         self._config = config
         self._topics = topics
-        self._barrier = Barrier(publisher, config.broker_timeout_ms)
+        self._barrier = barrier
 
     def run(self, committed: TopologyFacts | None, now: TopologyFacts) -> TopologyFacts | None:
         """Copy what has to be copied; return the facts that are committed now."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from typing import TextIO
 
+from penstock import machine
 from penstock.observation import RestoreReport
 
 _log = logging.getLogger(__name__)
@@ -19,12 +19,12 @@ class RestoreProgress:
     def __init__(self, stream: TextIO | None = None, log_every_s: float = 5.0) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._log_every_s = log_every_s
-        self._began = self._shown = time.monotonic()
+        self._began = self._shown = machine.monotonic()
         self._is_on_line = False
 
     def __call__(self, restore: RestoreReport) -> None:
         """Show the progress, unless that was done a moment ago."""
-        now = time.monotonic()
+        now = machine.monotonic()
         total = sum(restore.total.values())
         if not total or now - self._shown < (0.2 if self._stream.isatty() else self._log_every_s):
             return

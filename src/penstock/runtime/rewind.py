@@ -157,6 +157,6 @@ def write_offsets(application_id: str, config: Config, offsets: list[SourceOffse
     publisher = publisher_of(config, application_id)
     publisher.start()
     try:
-        Barrier(publisher, config.broker_timeout_ms).commit(0, (), offsets)
+        Barrier(publisher, config.broker_timeout_ms).write((), offsets)
     finally:
         publisher.close()

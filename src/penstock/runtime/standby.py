@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
+from penstock import machine
 from penstock.errors import ConfigError, FencedError, IncompatibleTopologyError
 from penstock.plan import Changes, Verdict
 from penstock.runtime.announcement import Announcement
@@ -36,7 +35,7 @@ class Readiness:
     warm: Callable[[], None]
 
 
-def stand_by(announced: LastAnnounced, timeout_s: float, readiness: Readiness, stop: threading.Event) -> Gone | None:
+def stand_by(announced: LastAnnounced, timeout_s: float, readiness: Readiness, stop: machine.Event) -> Gone | None:
     """Wait until no other instance is active; return why none is, or None if a stop is requested before.
 
     Meanwhile, make sure that this instance can take over, and at once. Raises if it cannot.
@@ -45,7 +44,7 @@ def stand_by(announced: LastAnnounced, timeout_s: float, readiness: Readiness, s
         while not stop.is_set():
             found = announced()
             if found is None:
-                return Gone("no other instance has announced itself", time.monotonic())
+                return Gone("no other instance has announced itself", machine.monotonic())
             _refuse_unreachable(found)
             gone = watch(found, timeout_s, _Watching(announced, found, preparation, stop))
             if gone is not None and announced() == found:
@@ -62,8 +61,8 @@ class _Preparation:
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-standby", daemon=True)
+        self._ended = machine.event()
+        self._thread = machine.thread(self._run, "penstock-standby")
         self._failure: Exception | None = None
         self.is_done: bool = False
 
@@ -98,12 +97,12 @@ class _Preparation:
 class _Watching:
     """Whether a watch goes on: no stop is requested, and the instance that is watched has not been replaced."""
 
-    def __init__(self, announced: LastAnnounced, found: Announcement, preparation: _Preparation, stop: threading.Event) -> None:
+    def __init__(self, announced: LastAnnounced, found: Announcement, preparation: _Preparation, stop: machine.Event) -> None:
         self._announced = announced
         self._found = found
         self._preparation = preparation
         self._stop = stop
-        self._looked_at = time.monotonic()
+        self._looked_at = machine.monotonic()
         self._is_said = False
 
     def __call__(self) -> bool:
@@ -114,10 +113,10 @@ class _Watching:
             self._is_said = True
             found = self._found
             logger.info("standing by: instance %s is active at %s:%d", found.incarnation, found.host, found.port)
-        if time.monotonic() - self._looked_at < LOOK_EVERY_S:
+        if machine.monotonic() - self._looked_at < LOOK_EVERY_S:
             return True
         is_current = self._announced() == self._found
-        self._looked_at = time.monotonic()
+        self._looked_at = machine.monotonic()
         return is_current
 
 

@@ -7,8 +7,6 @@ afterwards is committed. A standby does what comes before that, and waits.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from structlog.contextvars import bound_contextvars
 
+from penstock import machine
 from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.engines.exchanging import Ending
@@ -39,11 +38,11 @@ from penstock.observation import Recorder
 from penstock.queries import CommittedState
 from penstock.records import Partition
 from penstock.runtime.announcement import Announcements, announce
-from penstock.runtime.attempts import Take
 from penstock.runtime.beacon import Beacon
 from penstock.runtime.beyond import Beyond
 from penstock.runtime.committed import places
 from penstock.runtime.deliveries import Deliveries
+from penstock.runtime.dispatcher import Take
 from penstock.runtime.engine import Hosting, opening_hosts
 from penstock.runtime.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
@@ -124,7 +123,7 @@ class Start:
         self._config = config
         self._recorder = recorder
         self._program = program_of(application_id, topology, handlers, config, incarnation=uuid.uuid4().hex)
-        self._takeover = Takeover(time.monotonic())
+        self._takeover = Takeover(machine.monotonic())
         self._beacon: Beacon | None = None
         self.closers: list[Callable[[], None]] = []
 
@@ -150,7 +149,7 @@ class Start:
         self._recorder.whereabouts = lambda: hosting.engine.whereabouts
         return Prepared(admin, topics, hosting)
 
-    def stand_by(self, stop: threading.Event) -> bool:
+    def stand_by(self, stop: machine.Event) -> bool:
         """Prepare, and wait until no other instance is active; return False if a stop is requested before.
 
         Nothing is fenced or written until then. What `run` starts afterwards can be watched by other standbys.
@@ -188,6 +187,7 @@ class Start:
         check_limits(config, broker, list(written.values()))
         sizes = [default_size(broker), *(topic.max_message_bytes for topic in written.values())]
         publisher = self._publisher(sizes, written)
+        barrier = self._barrier(publisher)
         self._takeover.reached(FENCED)
         home = _occupied(program, self.closers)
         self.closers.append(beyond.load(hosting, sizes, self._recorder).stop)
@@ -198,7 +198,7 @@ class Start:
         self._log_changes(position)
         refuse_members(admin, self._id, config.broker_timeout_ms)
         if position.before is not None:
-            truth.last_facts = Renames(program, config, topics, publisher).run(truth.last_facts, truth.facts)
+            truth.last_facts = Renames(program, config, topics, barrier).run(truth.last_facts, truth.facts)
         committed, known_facts = truth.committed(position.before)
         feed = self._feed(topics)
         feed.read_too(truth.source_of(sources))
@@ -217,16 +217,15 @@ class Start:
         self.closers.append(deliveries.stop)
         follow = followed_by(state, [deliveries.after_commit, *self._copies(program, state, engine)], hosting)
         check = self._check(program, self._size_limits(topics, written, sizes))
-        publication = Publication(program, Barrier(publisher, config.broker_timeout_ms), check, topic_ids)
+        publication = Publication(program, barrier, check, topic_ids)
         migrations = Migrations(program, publication, partial(facts_row, program), engine.migrate)
         epochs = self._epochs = Epochs(
             program,
             FedJobs(engine, feed),
-            self._barrier(publisher),
+            publication,
             StartingPoint(
                 migrations.run(replace(position.start, heads=heads), truth.last_facts, known_facts),
                 partitions={name: topic.partitions for name, topic in {**sources, **others}.items()},
-                topic_ids=topic_ids,
                 changelog_ids=committed.topic_ids,
                 first_rows=facts_row(program, known_facts),
             ),
@@ -235,7 +234,7 @@ class Start:
                 changelogs=lambda: places(topics.end_offsets(truth.changelogs)),
                 inputs=lambda: topics.end_offsets(epochs.progress.offsets),
             ),
-            Contributions(tables.refresh, tables.take_rows, check, follow, lanes.anew, engine.changed),
+            Contributions(tables.refresh, tables.take_rows, follow, lanes.anew, engine.changed),
             self._recorder,
         )
         self.closers.append(epochs.close)
@@ -318,9 +317,12 @@ class Start:
         return [each.after_commit for each in copies]
 
     def _barrier(self, publisher: Publisher) -> Barrier:
-        recorder = self._recorder
-        on_phase = phase_reporter(recorder)
-        return Barrier(publisher, self._config.broker_timeout_ms, on_phase=on_phase, on_retry=recorder.commit_retried)
+        """Return what commits everything of this start; standbys know from now on where this instance is."""
+        recorder, patience_ms = self._recorder, self._config.broker_timeout_ms
+        barrier = Barrier(publisher, patience_ms, on_phase=phase_reporter(recorder), on_retry=recorder.commit_retried)
+        if self._beacon is not None:
+            announce(self._beacon.announcement(self._program.incarnation), self._id, barrier)
+        return barrier
 
     def _check(self, program: Program, limits: SizeLimits) -> Check:
         """Return the check of rows before they are published: of their sizes; it also continues traces."""
@@ -348,14 +350,11 @@ class Start:
         return self._config.max_epoch_bytes or default_epoch_bytes(self._config.spark)
 
     def _publisher(self, sizes: Sequence[int], written: Mapping[str, Topic]) -> Publisher:
-        """Return the publisher, which has fenced any other instance; standbys know where this one is from now on."""
+        """Return the publisher, which has fenced any other instance."""
         config, on_statistics = self._config, self._recorder.clients.of("producer")
         publisher, self._ending = new_publisher(config, self._program, written, sizes, on_statistics)
         publisher.start()
         self.closers.append(publisher.close)
-        if self._beacon is not None:
-            announcement = self._beacon.announcement(self._program.incarnation)
-            announce(announcement, self._id, publisher, config.broker_timeout_ms)
         return publisher
 
     def _abandon(self) -> None:

@@ -7,11 +7,10 @@ without them only takes longer.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 
+from penstock import machine
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program, has_lanes
 from penstock.errors import PenstockError
@@ -33,15 +32,15 @@ class StateCopies:
     """Copies all lanes with `copy`, one after the other, `interval_s` after it has begun to do so before."""
 
     def __init__(
-        self, lanes: int, interval_s: float, copy: Callable[[int], None], clock: Callable[[], float] = time.monotonic
+        self, lanes: int, interval_s: float, copy: Callable[[int], None], clock: Callable[[], float] = machine.monotonic
     ) -> None:
         self._lanes = lanes
         self._interval_s = interval_s
         self._copy = copy
         self._clock = clock
         self._due = clock() + interval_s
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._ended = machine.event()
+        self._thread: machine.Thread | None = None
 
     def after_commit(self, epoch: int) -> None:
         """Begin to copy if that is due, and the last time is over. Never blocks, never raises."""
@@ -49,7 +48,7 @@ class StateCopies:
         if is_copying or self._clock() < self._due or self._ended.is_set():
             return
         self._due = self._clock() + self._interval_s
-        self._thread = threading.Thread(target=self._run, name="penstock-state-copies", daemon=True)
+        self._thread = machine.thread(self._run, "penstock-state-copies")
         self._thread.start()
 
     def close(self) -> None:

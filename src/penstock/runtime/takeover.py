@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
+from penstock import machine
 from penstock.observation import EpochReport
 
 _log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ epoch of this instance is committed."""
 class Takeover:
     """A stopwatch that starts when the other instance was last heard."""
 
-    def __init__(self, heard: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, heard: float, clock: Callable[[], float] = machine.monotonic) -> None:
         self._began = self._last = heard
         self._clock = clock
         self._seconds: dict[str, float] = {}

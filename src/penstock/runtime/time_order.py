@@ -8,10 +8,10 @@ whose records are in the same shard.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
+from penstock import machine
 from penstock.epochs.program import Program
 from penstock.records import LAST_TIMESTAMP, Partition
 from penstock.runtime.inputs import Input, InputBehind, Offsets, count
@@ -55,7 +55,7 @@ class TimeOrder:
     def __init__(self, offsets_at: OffsetsAt, is_timed: bool) -> None:
         self._offsets_at = offsets_at
         self._is_timed = is_timed
-        self._until = int(time.time() * 1000)
+        self._until = machine.now_ms()
         self._step = _FIRST_STEP_MS
 
     def take(self, offsets: Offsets, read_to: Offsets, waiting: Collection[Partition], room: Room) -> dict[Partition, int]:
@@ -108,12 +108,12 @@ class OrderedInput(InputBehind):
 
     def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
         """Wait until there are records that an epoch may take."""
-        deadline = time.monotonic() + timeout_s
+        deadline = machine.monotonic() + timeout_s
         known = offsets
         while True:
-            found = self._reader.wait(known, max(0.0, deadline - time.monotonic()))
+            found = self._reader.wait(known, max(0.0, deadline - machine.monotonic()))
             reached = self._reached(offsets, found)
-            if reached != offsets or time.monotonic() >= deadline:
+            if reached != offsets or machine.monotonic() >= deadline:
                 return reached
             known = found
 

@@ -6,11 +6,11 @@ It sends its requests in a thread of its own, because brokers may be slow; the a
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
+from penstock import machine
 from penstock.errors import PenstockError, TopicError
 from penstock.kafka.topics import Topic
 from penstock.records import Partition
@@ -74,12 +74,12 @@ class TopicWatch:
         self._grown: SimpleQueue[Growth] = SimpleQueue()
         self._missed: dict[str, int] = {}
         self._failure: TopicError | None = None
-        self._ended = threading.Event()
-        self._asking = threading.Lock()
+        self._ended = machine.event()
+        self._asking = machine.lock()
 
     def start(self, name: str) -> None:
         """Look periodically, in a thread of this name."""
-        threading.Thread(target=self._follow, name=name, daemon=True).start()
+        machine.thread(self._follow, name).start()
 
     def stop(self) -> None:
         """Stop looking."""

@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import secrets
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock import machine
 from penstock.config import Config
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.standing import Committed
@@ -257,7 +257,7 @@ class Truth:
                 f"{partition[0]}-{partition[1]} has no committed offset, but its source has reset='none' ({node.line}). Use "
                 f"'earliest' or 'latest', or set the offset with `penstock reset`."
             )
-        return self._topics.offset_at(partition, int(time.time() * 1000) - int(node.reset or 0), end)
+        return self._topics.offset_at(partition, machine.now_ms() - int(node.reset or 0), end)
 
     # ---- the state to restore lanes to --------------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class Truth:
             refuse_lost_changelogs(self._id, known, topic_ids, self.internal_topics, begins)
         stores = self._topology.stores
         refuse_incompatible(known, self.facts, convertible(stores), renamed_stores(stores))
-        target = committed_state(before, begins, ends, int(time.time() * 1000), topic_ids)
+        target = committed_state(before, begins, ends, machine.now_ms(), topic_ids)
         return target, remembered(known, msgspec.structs.replace(self.facts, topic_ids=topic_ids))
 
 

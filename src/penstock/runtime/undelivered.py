@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
+from penstock import machine
 from penstock.errors import ProcessingError
 from penstock.handlers import DeadLetter, ErrorHandlers, Failure, FailureKind, LogAndFail, settle
 from penstock.kafka.records import TopicRecord
@@ -65,7 +65,7 @@ class Undelivered:
                 again = f"it cannot be a dead letter again: it was read from dead-letter topic {topic!r}"
                 raise ProcessingError(f"{fatal}\n  {again}") from failure.error
             fatal.__cause__ = failure.error
-            self._send(dead_letter_row(outcome.topic, failure, fatal, self._id, NO_EPOCH, int(time.time() * 1_000)))
+            self._send(dead_letter_row(outcome.topic, failure, fatal, self._id, NO_EPOCH, machine.now_ms()))
             self._on_dropped(failure.node, DEAD_LETTER)
             _log.warning("%s cannot deliver the record from %s, now a dead letter: %s: %s", *about)
         else:

@@ -34,6 +34,7 @@ _END_S = 120
 _NEEDED = 1 << 30
 """The JVM and its Python workers take half of it. Where there is less, the application would pay for them."""
 
+_AUTOGROUP = Path("/proc/self/autogroup")
 _AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
 _CGROUP = Path("/sys/fs/cgroup")
 _MEMORY = (
@@ -47,7 +48,7 @@ def main() -> None:
     asked = sys.stdin.readline()
     if asked:
         threading.Thread(target=_end_with_input, daemon=True).start()
-        os.nice(19)
+        give_way()
         place, arguments = json.loads(asked)
         if room() >= _NEEDED:
             make(Path(place), arguments)
@@ -56,6 +57,15 @@ def main() -> None:
     default = place_of(arguments)
     if default is not None:
         make(default, {name: arguments[name] for name in JVM_SETTINGS if name in arguments})
+
+
+def give_way() -> None:
+    """Run only on processors that the application leaves idle."""
+    os.nice(19)
+    with suppress(
+        OSError
+    ):  # only in some kernels: there, this session has an equal share, whatever the priority of its processes
+        _AUTOGROUP.write_text("19")
 
 
 def room(files: Sequence[tuple[Path, Path]] = _MEMORY, machine: Path = Path("/proc/meminfo")) -> float:

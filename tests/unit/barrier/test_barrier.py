@@ -102,7 +102,7 @@ def test_a_failed_abort_does_not_hide_the_error(caplog: pytest.LogCaptureFixture
     publisher = Recorder(fails_at="abort")
     with pytest.raises(ZeroDivisionError):
         Barrier(publisher).commit(3, (1 // n for n in (0,)), OFFSETS)
-    assert "epoch 3: cannot abort its transaction, which will time out: cannot abort" in caplog.text
+    assert "epoch 3: cannot abort the transaction, which will time out: cannot abort" in caplog.text
 
 
 @pytest.mark.parametrize("error", [FencedError("gone"), CommitError("no"), KeyboardInterrupt()])
@@ -149,6 +149,28 @@ def test_refuses_an_epoch_or_offset_that_goes_back() -> None:
         after(4, 6).commit(5, [], OFFSETS)
     after(4, 5).commit(5, [], OFFSETS)
     after(4, 6).commit(5, [], [SourceOffset("other", 0, 1, "{}")])
+
+
+def test_what_belongs_to_no_epoch_does_not_count_as_one() -> None:
+    publisher = Recorder()
+    barrier = Barrier(publisher)
+    barrier.write(["copied"])
+    barrier.commit(4, [], OFFSETS)
+    barrier.write(["noted"])
+    barrier.commit(5, [], OFFSETS)
+    assert [call for call in publisher.calls if isinstance(call, tuple) and call[0] == "produce"] == [
+        ("produce", "copied"),
+        ("produce", "noted"),
+    ]
+
+
+def test_offsets_go_back_only_if_records_were_lost() -> None:
+    barrier = Barrier(Recorder())
+    barrier.commit(4, [], OFFSETS)
+    barrier.continue_from({("input", 0): 3})
+    barrier.commit(5, [], [SourceOffset("input", 0, 3, "{}")])
+    with pytest.raises(CommitError, match="Epoch 6: input-0 goes back from offset 3 to 2"):
+        barrier.commit(6, [], [SourceOffset("input", 0, 2, "{}")])
 
 
 POINTS = {

@@ -20,7 +20,7 @@ from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.migration import MigrationStep
-from penstock.epochs.program import Epoch, Program, has_lanes, lanes_topic
+from penstock.epochs.program import Attempt, Epoch, Placement, Program, has_lanes, lanes_topic
 from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import Kind
@@ -99,7 +99,7 @@ class InOneProcess:
         program = self._program
         if not has_lanes(program):
             return
-        Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt)
+        Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt.number)
         for lane in range(program.lanes):
             roll_back_lane(Assignment(program, epoch, lane=lane))
 
@@ -150,8 +150,8 @@ class Driven:
         progress = self.progress
         epoch = Epoch(progress.epoch + 1, progress.epoch, 1_000_000 + 5_000 * progress.epoch, progress.origins)
         high_times = tuple(progress.high_times.get(place, -1) for place in progress.origins)
-        epoch = replace(epoch, high_times=high_times, partitions={"in": PARTITIONS}, attempt=self.attempt)
-        epoch = replace(epoch, heads=progress.heads, committed=self.committed)
+        epoch = replace(epoch, high_times=high_times, partitions={"in": PARTITIONS}, attempt=Attempt(self.attempt))
+        epoch = replace(epoch, placement=Placement(progress.heads), committed=self.committed)
         if not self.program.has_watermarks:
             return epoch
         own = tuple(progress.watermarks.get(place, -1) for place in progress.origins)

@@ -1,4 +1,4 @@
-"""Slots that die, hang or fail in an epoch: attempts make it right in the end, or its error is raised in the driver."""
+"""Slots that die, hang or fail in an epoch: the dispatcher makes it right in the end, or its error is raised in the driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.epochs.home import Home
 from penstock.epochs.program import Epoch, Program
 from penstock.errors import EpochTooLargeError, ProcessingError, StateError
 from penstock.records import Partition
-from penstock.runtime.attempts import Attempts, Offer
+from penstock.runtime.dispatcher import Dispatcher, Offer
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.feed import FedJobs
 from penstock.runtime.feedback import Feedback
@@ -42,7 +42,7 @@ def orders(*values: str) -> Lists:
 
 
 class Application:
-    """Attempts at epochs, on slots that are lent; records that no epoch can hold are left out."""
+    """A dispatcher of epochs, on slots that are lent; records that no epoch can hold are left out."""
 
     def __init__(
         self, slots: ForkedSlots, program: Program, lists: Lists, is_small: bool = False, patience_s: float = 60.0
@@ -53,17 +53,17 @@ class Application:
         size = EpochSize(1_000, 1 << 30)
         self.program = program
         self.left_out: list[tuple[int, str]] = []
-        self.attempts = Attempts(jobs, size, self._leave_out, small=99 * is_small, lanes=2, on_retry=lambda epoch: None)
+        self.dispatcher = Dispatcher(jobs, size, self._leave_out, small=99 * is_small, lanes=2, on_retry=lambda epoch: None)
 
     def run(self, begin: int = 0, end: int = len(KEYS), epoch: Epoch = EPOCH) -> pa.Table:
         """Run an epoch of records that fit into one."""
-        done = self.attempts.run(epoch, Offer({PLACE: begin}, {PLACE: end}))
+        done = self.dispatcher.run(epoch, Offer({PLACE: begin}, {PLACE: end}))
         assert done.ends == {PLACE: end}
         return done.rows
 
     def contents(self) -> Any:
         """What its lanes have, for the last attempt."""
-        return contents(self.program, self.attempts.begin_anew() - 1)
+        return contents(self.program, self.dispatcher.attempt)
 
     def _leave_out(self, epoch: Epoch, place: Partition, offset: int, error: EpochTooLargeError) -> None:
         self.left_out.append((offset, str(error)))
@@ -171,7 +171,7 @@ def test_an_unexpected_error_is_retried_then_raised_with_the_slots_traceback(
     assert len(retries(caplog)) == 1
     assert caplog.text.count("rolling epoch 0 back again: Unexpected failure") == 3
     lane.unlink()
-    app.attempts.roll_back(EPOCH)
+    app.dispatcher.roll_back(EPOCH)
     assert shown(app.run())
 
 
@@ -186,7 +186,7 @@ def test_an_unexpected_error_that_does_not_come_again_does_no_harm(
             lane.unlink(missing_ok=True)
 
     mending = Mending()
-    logger = logging.getLogger("penstock.runtime.attempts")
+    logger = logging.getLogger("penstock.runtime.dispatcher")
     logger.addHandler(mending)
     try:
         found = Application(forked[1], program, orders()).run()

@@ -17,7 +17,7 @@ from penstock.engines.exchanging import Sending
 from penstock.engines.many_hosts import ManyHosts
 from penstock.engines.port import SlotLostError, Whereabouts
 from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack, RowsRequest, RunStep
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Epoch, Placement, Program
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import OUT
 from penstock.errors import LaneMovedError
@@ -205,7 +205,7 @@ class TestEpochs:
         place(engine)
         engine.run(EPOCH, RECORDS, is_small=True)
         _, request = slots.of(RunStep)[0]
-        assert request.epoch == replace(EPOCH, servers=dict(enumerate(SERVERS)), global_topics=topics)
+        assert request.epoch == replace(EPOCH, placement=Placement(servers=dict(enumerate(SERVERS)), global_topics=topics))
 
     def test_a_lost_slot_moves_lanes(self, slots: Slots, engine: ManyHosts) -> None:
         place(engine)

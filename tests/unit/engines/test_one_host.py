@@ -15,7 +15,7 @@ from penstock.engines.one_host import OneHost
 from penstock.engines.port import Whereabouts
 from penstock.engines.requests import RunEpoch, RunStep
 from penstock.epochs.bounds import measured_in
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Attempt, Epoch, Program
 from penstock.epochs.wire import Kind, out_rows, reports_of
 from penstock.runtime.feedback import Feedback
 from tests.unit.engines.driving import INPUTS, PARTITIONS, shown
@@ -59,7 +59,7 @@ def test_a_task_reports_what_it_has_read_and_its_work(forked: list[ForkedSlots],
 
 
 def test_a_task_above_its_limit_says_so_in_a_row(forked: list[ForkedSlots], tmp_path: Path) -> None:
-    epoch = replace(EPOCH, most_bytes=100)
+    epoch = replace(EPOCH, attempt=Attempt(0, 100))
     engine = engine_of(forked[1], installed(re_keyed(), tmp_path, 2))
     for is_small in (True, False):
         reasons = [measured.too_large for measured in measured_in(run(engine, epoch, {("in", 0): (0, 30)}, is_small))]
@@ -85,7 +85,7 @@ def test_there_is_nothing_to_roll_back_without_lanes(forked: list[ForkedSlots], 
     asked: list[Any] = []
     engine: Any = engine_of(forked[1], installed(stateless(), tmp_path, 2))
     engine._slots.dies = noting(asked)
-    engine.roll_back(Epoch(1, 0, 0, attempt=1))
+    engine.roll_back(Epoch(1, 0, 0, attempt=Attempt(1)))
     assert asked == []
 
 

@@ -17,7 +17,7 @@ from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import roll_back_lane, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.placement import placed
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Attempt, Epoch, Placement, Program
 from penstock.epochs.restore import Restored, restore_lane
 from penstock.epochs.routes import on_shards
 from penstock.epochs.sections import apply_section, run_section
@@ -118,7 +118,7 @@ class SpreadApplication(Application):
 
     def run(self, records: Sequence[Raw]) -> pa.Table:
         epoch, arriving = self.next_epoch(records)
-        epoch = replace(epoch, attempt=self.attempt, heads=self.heads[-1], servers=self.servers)
+        epoch = replace(epoch, attempt=Attempt(self.attempt), placement=Placement(self.heads[-1], self.servers))
         assigned = Assignment(self.running, epoch)
         table = on_shards(assigned, prepare_input(assigned, [arriving]))
         for stage in range(len(self.running.plan.stages)):
@@ -149,7 +149,7 @@ class SpreadApplication(Application):
         self.heads.pop()
         self.attempt += 1
         previous = self.epoch + len(self.in_flight)
-        epoch = Epoch(previous + 1, previous, self.now_ms, attempt=self.attempt, heads=self.heads[-1])
+        epoch = Epoch(previous + 1, previous, self.now_ms, attempt=Attempt(self.attempt), placement=Placement(self.heads[-1]))
         for lane in range(self.lanes):
             roll_back_lane(Assignment(self.on(self.placement[lane]), epoch, lane=lane))
 

@@ -13,7 +13,7 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import Measured, bounded, in_pieces, measured_in
 from penstock.epochs.home import open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
-from penstock.epochs.program import Epoch
+from penstock.epochs.program import Attempt, Epoch
 from penstock.epochs.wire import OUT, WIRE, Kind, out_rows
 from penstock.errors import StateError
 from tests.unit.epochs.application import Application, every_kind_of_store, some_records
@@ -61,7 +61,7 @@ class TestInput:
                 read.append(number)
                 yield batch(10 * KB)
 
-        epoch = replace(EPOCH, most_bytes=55 * KB)
+        epoch = replace(EPOCH, attempt=Attempt(0, 55 * KB))
         rows, [measured] = told(bounded(epoch, batches(), lambda _: pytest.fail("too much"), WIRE, is_input=True))
         assert rows.schema.equals(WIRE)
         assert (len(rows), len(read), measured.sizes[0][0]) == (1, 6, 6)
@@ -74,7 +74,7 @@ class TestInput:
 
 class TestOutput:
     def test_output_above_the_limit_is_reported_instead_of_returned(self) -> None:
-        epoch = replace(EPOCH, most_bytes=50 * KB)
+        epoch = replace(EPOCH, attempt=Attempt(0, 50 * KB))
         rows, [measured] = told(bounded(epoch, [batch(10)], lambda _: sent(10, 10 * KB), OUT, is_input=True))
         assert len(rows) == 1
         assert measured.too_large.startswith("A task's output has 10")

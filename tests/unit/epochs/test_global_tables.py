@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Processor, Record, StreamsBuilder, Topology, dead_letter, key_value_store, log_and_continue
+from penstock import Processor, Record, StreamsBuilder, Topology, dead_letter, key_value_store, log_and_continue, machine
 from penstock.epochs import global_tables
 from penstock.epochs.global_tables import GlobalTables, bring_globals_to
 from penstock.epochs.home import Home, open_globals
@@ -245,7 +245,7 @@ def test_a_snapshot_does_not_change_with_its_tables(program: Program) -> None:
     tables.close()
 
 
-class Clock:
+class Clock(machine.ThisMachine):
     """The wall clock and the monotonic clock, moved by hand; replaces the module `time`."""
 
     def __init__(self) -> None:
@@ -261,7 +261,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(global_tables, "time", clock)
+    monkeypatch.setattr(machine._Current, "machine", clock)
     return clock
 
 

@@ -146,7 +146,7 @@ class Cluster(RuleBasedStateMachine):
     def is_current(self, task: Task) -> bool:
         """Whether it belongs to the current attempt of this start: those are not late, because Spark runs each once."""
         assigned = task.assigned
-        return assigned.program.incarnation == self.app.running.incarnation and assigned.epoch.attempt == self.app.attempt
+        return assigned.program.incarnation == self.app.running.incarnation and assigned.epoch.attempt.number == self.app.attempt
 
     @invariant()
     def stores_are_what_changelogs_say(self) -> None:

@@ -17,7 +17,7 @@ from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import measured_in
 from penstock.epochs.home import open_lane
 from penstock.epochs.hops import INPUT, ROUTED_INPUT, from_topics
-from penstock.epochs.program import Epoch, Program
+from penstock.epochs.program import Attempt, Epoch, Program
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
 from penstock.epochs.tasks import run_step, run_whole
@@ -139,5 +139,5 @@ def test_an_epoch_that_is_too_large_is_reported_however_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Topology], run: Callable[..., pa.Table]
 ) -> None:
     program = started(tmp_path, make)
-    monkeypatch.setattr(f"{__name__}.EPOCH", replace(EPOCH, most_bytes=700))
+    monkeypatch.setattr(f"{__name__}.EPOCH", replace(EPOCH, attempt=Attempt(0, 700)))
     assert any(measured.too_large for measured in measured_in(run(program, [input_of(0, seed=1)])))

@@ -21,6 +21,7 @@ from penstock.runtime import agenda
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.runtime.progress import Progress
+from penstock.runtime.publication import Publication
 from penstock.timing import bounded_disorder
 from tests.unit.epochs.application import Application, Raw
 
@@ -110,8 +111,8 @@ def test_metrics_hold_nothing_from_data_and_do_not_grow_with_it(tmp_path: Path, 
     epochs = Epochs(
         application.running,
         jobs,
-        Barrier(jobs),
-        StartingPoint(start, partitions={}, topic_ids={}, changelog_ids={}),
+        Publication(application.running, Barrier(jobs), lambda rows: rows, {}),
+        StartingPoint(start, partitions={}, changelog_ids={}),
         Bounds(1, EpochSize(9_999, 1 << 30)),
         Ends(dict),
         Contributions(),

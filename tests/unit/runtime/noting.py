@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock import Processor, StreamsBuilder, Topology
+from penstock import Processor, StreamsBuilder, Topology, machine
 from penstock.barrier import Barrier, SourceOffset
 from penstock.epochs.bounds import Measured, measure_row
 from penstock.epochs.program import Epoch
@@ -16,10 +16,10 @@ from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, ou
 from penstock.errors import EpochTooLargeError
 from penstock.observation import Recorder
 from penstock.records import Partition
-from penstock.runtime import agenda, epochs, event_time, marks
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.runtime.progress import Progress
+from penstock.runtime.publication import Publication
 from penstock.timing import monotonous
 from tests.unit.epochs.application import program_of
 
@@ -27,15 +27,14 @@ A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 START = Progress(4, {A0: 10, A1: 20, B0: 30}, {A0: 500})
 
 
-class Clock:
-    """The wall clock and the monotonic clock, moved by hand; replaces the module `time`."""
+class Clock(machine.ThisMachine):
+    """The wall clock and the monotonic clock, moved by hand."""
 
     @classmethod
     def standing_still(cls, monkeypatch: pytest.MonkeyPatch) -> Clock:
         """The clock of everything that runs or decides about epochs."""
         clock = cls()
-        for module in (epochs, agenda, event_time, marks):
-            monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(machine._Current, "machine", clock)
         return clock
 
     def __init__(self) -> None:
@@ -147,11 +146,12 @@ def epochs_of(noted: Noted, **options: Any) -> Epochs:
     program = program_of(options.pop("topology", None) or counting())
     barrier = options.pop("barrier", None) or Barrier(noted)
     recorder = options.pop("recorder", None) or Recorder()
-    point = StartingPoint(options.pop("start", START), {"out": 3}, {"a": "id-a"}, {"c": "id-c"}, options.pop("first_rows", None))
+    publication = Publication(program, barrier, options.pop("check", lambda rows: rows), {"a": "id-a"})
+    point = StartingPoint(options.pop("start", START), {"out": 3}, {"c": "id-c"}, options.pop("first_rows", None))
     size = options.pop("size", None) or EpochSize(1_000, 1 << 20, first_records=1_000)
     bounds = Bounds(5, size, options.pop("limits", {}), options.pop("in_flight", 0))
     ends = Ends(options.pop("changelog_ends", dict), options.pop("input_ends", dict))
-    return Epochs(program, noted, barrier, point, bounds, ends, Contributions(**options), recorder)
+    return Epochs(program, noted, publication, point, bounds, ends, Contributions(**options), recorder)
 
 
 def ends(a0: int = 10, a1: int = 20, b0: int = 30) -> dict[Partition, int]:

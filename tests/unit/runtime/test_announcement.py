@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.barrier import Barrier
 from penstock.kafka.records import TopicRecord
 from penstock.records import Partition
 from penstock.runtime.announcement import Announcement, Announcements, announce, encode_announcement
@@ -107,7 +108,7 @@ def test_it_is_announced_in_a_transaction_of_its_own() -> None:
         send_offsets=lambda offsets: did.append(list(offsets)),
         commit=commit,
     )
-    announce(ONE, "app", publisher, 1_000)
+    announce(ONE, "app", Barrier(publisher))
     begin, [row], offsets, committed = did
     assert (begin, offsets, committed) == ("begin", [], "commit")
     assert (row["topic"], row["partition"], row["key"], row["value"]) == (*PLACE, ACTIVE, encode_announcement(ONE))

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from penstock import Topology
+from penstock import Topology, machine
 from penstock.config import Config
 from penstock.errors import BrokerError, ConfigError, NotReadyError, PenstockError, StalledError, TopicError
 from penstock.handlers import ErrorHandlers
@@ -301,7 +301,7 @@ def test_everything_is_closed_even_if_a_closer_fails(stage: Stage, caplog: pytes
 
 def test_the_publisher_is_checked_while_there_is_no_input(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(10**6))
-    monkeypatch.setattr(application_module, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+    monkeypatch.setattr(machine, "monotonic", lambda: float(next(now)))
     running = started(stage)
     until_running(running)
     deadline = time.monotonic() + PATIENCE_S

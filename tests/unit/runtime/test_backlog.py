@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import StateError
-from penstock.runtime.attempts import Offer
 from penstock.runtime.backlog import Backlog
+from penstock.runtime.dispatcher import Offer
 
 A, B = ("a", 0), ("b", 0)
 NONE = frozenset[tuple[str, int]]()

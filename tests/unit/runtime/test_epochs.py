@@ -544,8 +544,8 @@ class TestLostLanes:
         epochs.on_input(ends(a0=12))
         epochs.stop()
         assert restored == [(5, {0: "two"}, attempt, ["begin", "commit"]) for attempt in (1, 2)]
-        assert [(epoch.number, epoch.attempt) for epoch in noted.epochs] == [(5, 0), (6, 0), (6, 1), (6, 2)]
-        assert [epoch.heads for epoch in noted.epochs] == [{}, {0: "two"}, {0: "two"}, {0: "two"}]
+        assert [(epoch.number, epoch.attempt.number) for epoch in noted.epochs] == [(5, 0), (6, 0), (6, 1), (6, 2)]
+        assert [epoch.placement.heads for epoch in noted.epochs] == [{}, {0: "two"}, {0: "two"}, {0: "two"}]
         assert epochs.progress.epoch == 6
         assert noted.calls == ["begin", "commit"] * 2
 
@@ -582,7 +582,7 @@ class TestLostLanes:
         epochs.tick()
         epochs.tick()
         assert moved == [1]
-        assert [(epoch.number, epoch.attempt) for epoch in noted.epochs] == [(5, 0), (5, 1)]
+        assert [(epoch.number, epoch.attempt.number) for epoch in noted.epochs] == [(5, 0), (5, 1)]
         assert epochs.progress.epoch == 5
 
     def test_what_loses_lanes_again_and_again_ends_the_application(self, noted: Noted) -> None:

@@ -183,7 +183,7 @@ class TestSizes:
         epochs.on_input(ends(a0=310))
         assert [ranges[A0] for ranges in noted.ranges][:4] == [(10, 310), (10, 160), (10, 85), (85, 160)]
         assert [epoch.number for epoch in noted.epochs][:4] == [5, 5, 5, 6]
-        assert [epoch.attempt for epoch in noted.rolled_back] == [1, 2]
+        assert [epoch.attempt.number for epoch in noted.rolled_back] == [1, 2]
         assert epochs.progress.offsets == ends(a0=310)
         assert sum(report.records for report in recorder.recent) == 300
 

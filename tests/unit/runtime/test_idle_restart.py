@@ -20,6 +20,7 @@ from penstock.observation import Recorder
 from penstock.runtime.epoch_size import EpochSize
 from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
 from penstock.runtime.progress import Progress
+from penstock.runtime.publication import Publication
 from tests.unit.epochs.application import ID, program_of
 from tests.unit.runtime.noting import Clock
 
@@ -71,8 +72,8 @@ def started(jobs: InProcess, start: Progress, end: int) -> Epochs:
     return Epochs(
         jobs.program,
         jobs,
-        Barrier(jobs),
-        StartingPoint(start, partitions={}, topic_ids={}, changelog_ids={}),
+        Publication(jobs.program, Barrier(jobs), lambda rows: rows, {}),
+        StartingPoint(start, partitions={}, changelog_ids={}),
         Bounds(10, EpochSize(10, 1 << 20)),
         Ends(dict, lambda: {PLACE: end}),
         Contributions(),

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from penstock import machine
 from penstock.errors import BrokerError, TopicError
 from penstock.records import Partition
 from penstock.runtime.inputs import InputLoop, Offsets
@@ -138,7 +139,7 @@ class TestInputLoop:
         epochs.during = take_a_minute
         clock = _Moving(began)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("penstock.runtime.inputs.time", clock)
+            patch.setattr(machine, "monotonic", clock.monotonic)
             epochs.loop.start()
             reader.ends[A0] += 1
             wait_until("the second call", lambda: len(epochs.calls) > 1, PATIENCE_S)

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
+from penstock import machine
 from penstock.observation import RestoreReport
-from penstock.runtime import restore_progress
 from penstock.runtime.restore_progress import RestoreProgress
 
 
@@ -27,7 +27,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(restore_progress, "time", clock)
+    monkeypatch.setattr(machine, "monotonic", clock.monotonic)
     return clock
 
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping
@@ -265,9 +266,24 @@ class TestMaking:
         monkeypatch.setattr(sys, "stdin", StringIO(json.dumps([str(place()), SERIAL]) + "\n"))
         monkeypatch.setattr(archiving, "room", lambda: left)
         monkeypatch.setattr(archiving, "_end_with_input", lambda: None)
-        monkeypatch.setattr(os, "nice", lambda more: None)
+        monkeypatch.setattr(archiving, "give_way", lambda: None)
         archiving.main()
         assert bool(runs) is is_made
+
+    def test_it_gives_way_although_it_has_a_session_of_its_own(self) -> None:
+        program = "import os; from penstock.spark.archiving import give_way; give_way(); print(os.nice(0))"
+        shown = f"{program}; print(open('/proc/self/autogroup').read())"
+        has_groups = Path("/proc/self/autogroup").exists()
+        found = subprocess.run(
+            [sys.executable, "-c", shown if has_groups else program],
+            start_new_session=True,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        priority, _, group = found.stdout.partition("\n")
+        assert priority == "19"
+        assert not has_groups or group.rstrip().endswith(" nice 19")
 
     def test_asked_for_nothing_it_makes_that_of_default_settings(self, runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", StringIO())

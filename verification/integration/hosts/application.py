@@ -211,9 +211,10 @@ class ApplicationHost:
         for (topic, partition), records in fed.items():
             there = [record for record in found[topic] if record.partition == partition]
             if there != records:
-                same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(there, records, strict=False)))
-                what = f"{len(there)} records instead of {len(records)}, of which the first {same} are the same"
-                raise HarnessError(f"{topic}-{partition} does not contain what was fed, in that order: {what}")
+                again = [record for record in self._read(run, [topic])[topic] if record.partition == partition]
+                what = f"{_compared(there, records)}; read once more, {_compared(again, records)}"
+                end = self._ends(run, [topic])[topic, partition]
+                raise HarnessError(f"{topic}-{partition}, which ends at {end}, is not what was fed, in that order: {what}")
 
     def _result(self, run: _Run, epochs: int) -> Result:
         changelogs = {changelog_topic(run.application_id, spec.name): spec.name for spec in run.logged}
@@ -340,6 +341,12 @@ def _shares(phases: Sequence[Phase], count: int) -> Sequence[Sequence[Phase]]:
     starts[0][:0] = phases[:parted]
     starts[-1] += phases[parted + 1 :]
     return starts
+
+
+def _compared(found: Sequence[Sent], fed: Sequence[Sent]) -> str:
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(found, fed, strict=False)))
+    missing = [place for place, record in enumerate(fed) if record not in found]
+    return f"{len(found)} records instead of {len(fed)}, the first {same} the same, without those at {missing[:10]}"
 
 
 def _sent(message: Any) -> Sent:

@@ -1,4 +1,4 @@
-"""Attempts at an epoch: it runs again if a slot was lost, and with fewer records until they fit if it was too large."""
+"""An epoch runs again if a slot was lost, and with fewer records until they fit if it was too large."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock import machine
 from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.epochs.bounds import Measured, measure_row
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Kind, out_rows
 from penstock.errors import EpochTooLargeError, LaneMovedError, ProcessingError
 from penstock.records import Partition, Ranges
-from penstock.runtime.attempts import Attempts, Fitted, Offer
+from penstock.runtime.dispatcher import Dispatcher, Fitted, Offer, nothing
 from penstock.runtime.epoch_size import EpochSize
 
 A0, A1 = ("a", 0), ("a", 1)
@@ -80,7 +81,7 @@ class Jobs:
 
 
 class Given:
-    """Attempts with such jobs; `given_up` are the records that were too large."""
+    """A dispatcher with such jobs; `given_up` are the records that were too large."""
 
     def __init__(self, answer: Answer, records: int = 64, **options: Any) -> None:
         self.jobs = Jobs(answer)
@@ -89,7 +90,7 @@ class Given:
         self.begun_again: list[int] = []
         self.instead: pa.Table | Exception | None = None
         bounds: dict[str, Any] = {"small": 10, "lanes": 4, **options}
-        self.attempts = Attempts(self.jobs, self.size, self.give_up, on_retry=self._retried, **bounds)
+        self.dispatcher = Dispatcher(self.jobs, self.size, self.give_up, on_retry=self._retried, **bounds)
 
     def _retried(self, epoch: Epoch) -> None:
         self.begun_again.append(epoch.number)
@@ -101,7 +102,7 @@ class Given:
         return self.instead
 
     def run(self, there: int = 64, other: int = 0) -> Fitted:
-        return self.attempts.run(EPOCH, Offer({A0: 100, A1: 7}, {A0: 100 + there, A1: 7 + other}))
+        return self.dispatcher.run(EPOCH, Offer({A0: 100, A1: 7}, {A0: 100 + there, A1: 7 + other}))
 
 
 class TestSlowFunctions:
@@ -118,7 +119,7 @@ class TestSlowFunctions:
                 raise LateError("no answer")
             return rows()
 
-        monkeypatch.setattr("penstock.runtime.attempts.time.monotonic", lambda: now)
+        monkeypatch.setattr(machine, "monotonic", lambda: now)
         return Given(answer, small=2_000)
 
     def test_few_slow_records_are_divided_among_lanes(self, given: Given) -> None:
@@ -128,7 +129,7 @@ class TestSlowFunctions:
         assert given.jobs.small == [True, False, True]
 
     def test_an_epoch_that_was_late_is_cut_to_what_its_time_allows(self, given: Given) -> None:
-        given.size = given.attempts._size = EpochSize(10_000, MOST, first_records=10_000)
+        given.size = given.dispatcher._size = EpochSize(10_000, MOST, first_records=10_000)
         given.run(10_000)
         assert given.jobs.counts == [10_000, 800]
 
@@ -169,13 +170,13 @@ class TestBounds:
         given = Given(fits_up_to(1_000))
         given.run(10)
         given.run(64)
-        assert [epoch.most_bytes for epoch in given.jobs.epochs] == [MOST * 3 // 2, MOST // 2]
+        assert [epoch.attempt.most_bytes for epoch in given.jobs.epochs] == [MOST * 3 // 2, MOST // 2]
         assert given.jobs.small == [True, False]
 
     def test_with_many_lanes_one_task_may_still_hold_a_quarter(self) -> None:
         given = Given(fits_up_to(1_000), lanes=100)
         given.run(64)
-        assert given.jobs.epochs[0].most_bytes == MOST // 4
+        assert given.jobs.epochs[0].attempt.most_bytes == MOST // 4
 
 
 class TestSmaller:
@@ -193,11 +194,11 @@ class TestSmaller:
     def test_tasks_of_a_failed_job_are_fenced(self) -> None:
         given = Given(fits_up_to(20))
         done = given.run(64)
-        assert [epoch.attempt for epoch in given.jobs.epochs] == [0, 1, 2]
-        assert [epoch.attempt for epoch in given.jobs.rolled_back] == [1, 2]
-        assert done.epoch.attempt == 2
+        assert [epoch.attempt.number for epoch in given.jobs.epochs] == [0, 1, 2]
+        assert [epoch.attempt.number for epoch in given.jobs.rolled_back] == [1, 2]
+        assert done.epoch.attempt.number == 2
         given.run(10)
-        assert given.jobs.epochs[-1].attempt == 2  # also in later epochs
+        assert given.jobs.epochs[-1].attempt.number == 2  # also in later epochs
 
     def test_each_attempt_has_its_full_time(self) -> None:
         given = Given(fits_up_to(20))
@@ -211,12 +212,12 @@ class TestSmaller:
         given = Given(answer)
         done = given.run(64)
         assert given.jobs.counts == [64, 32, 16]
-        assert [epoch.attempt for epoch in given.jobs.rolled_back] == [0, 0]
+        assert [epoch.attempt.number for epoch in given.jobs.rolled_back] == [0, 0]
         assert done.rows.num_rows == 2
 
     def test_the_bytes_read_show_how_many_records_fit(self) -> None:
         def answer(count: int, epoch: Epoch) -> pa.Table:
-            return rows(Measured({0: (3, 60 * MB)}, "too much" if count * 20 * MB > epoch.most_bytes else ""))
+            return rows(Measured({0: (3, 60 * MB)}, "too much" if count * 20 * MB > epoch.attempt.most_bytes else ""))
 
         given = Given(answer, records=1_000)
         given.run(1_000)
@@ -225,7 +226,7 @@ class TestSmaller:
     def test_the_size_of_the_output_does_too(self) -> None:
         def answer(count: int, epoch: Epoch) -> pa.Table:
             size = count * 10 * MB
-            return rows(Measured({0: (count, count)}, "too much", size) if 0 < epoch.most_bytes < size else Measured({}))
+            return rows(Measured({0: (count, count)}, "too much", size) if 0 < epoch.attempt.most_bytes < size else Measured({}))
 
         given = Given(answer, records=1_000)
         given.run(1_000)
@@ -235,11 +236,11 @@ class TestSmaller:
         """For example, closing windows send the same rows for any number of records."""
 
         def answer(count: int, epoch: Epoch) -> pa.Table:
-            return rows(Measured({0: (count, count)}, "too much", 400 * MB) if epoch.most_bytes else Measured({}))
+            return rows(Measured({0: (count, count)}, "too much", 400 * MB) if epoch.attempt.most_bytes else Measured({}))
 
         given = Given(answer)
         done = given.run(64)
-        assert [epoch.most_bytes > 0 for epoch in given.jobs.epochs] == [True, True, False]
+        assert [epoch.attempt.most_bytes > 0 for epoch in given.jobs.epochs] == [True, True, False]
         assert done.ends[A0] > 100
         assert not given.given_up
 
@@ -247,15 +248,15 @@ class TestSmaller:
 class TestOneRecord:
     def test_a_record_above_the_limit_is_retried_without_a_limit(self) -> None:
         def answer(count: int, epoch: Epoch) -> pa.Table:
-            return rows(Measured({0: (1, 10)}, "too much" if epoch.most_bytes else ""))
+            return rows(Measured({0: (1, 10)}, "too much" if epoch.attempt.most_bytes else ""))
 
         given = Given(answer)
         done = given.run(4)
         assert given.jobs.counts == [4, 2, 1, 1]
-        assert [epoch.most_bytes > 0 for epoch in given.jobs.epochs] == [True, True, True, False]
+        assert [epoch.attempt.most_bytes > 0 for epoch in given.jobs.epochs] == [True, True, True, False]
         assert (done.ends[A0], given.given_up) == (101, [])
         given.run(1)
-        assert given.jobs.epochs[-2].most_bytes > 0  # the next one is bounded again
+        assert given.jobs.epochs[-2].attempt.most_bytes > 0  # the next one is bounded again
 
     def test_a_record_that_is_still_too_large_is_given_up(self) -> None:
         given = Given(fits_up_to(0))
@@ -291,7 +292,7 @@ class TestOneRecord:
         given = Given(answer)
         offset, done = 100, []
         while offset < 164:
-            found = given.attempts.run(EPOCH, Offer({A0: offset}, {A0: 164}))
+            found = given.dispatcher.run(EPOCH, Offer({A0: offset}, {A0: 164}))
             done.append((offset, found.ends[A0]))
             offset = found.ends[A0]
         assert given.given_up == [(A0, poison)]
@@ -321,16 +322,16 @@ class TestLosses:
         tries = len(errors)
         assert given.jobs.calls == ["run", *["roll back", "run"] * tries]
         assert given.jobs.counts == [64] * (tries + 1)
-        assert [epoch.attempt for epoch in given.jobs.epochs] == list(range(tries + 1))
-        assert [epoch.attempt for epoch in given.jobs.rolled_back] == list(range(1, tries + 1))
+        assert [epoch.attempt.number for epoch in given.jobs.epochs] == list(range(tries + 1))
+        assert [epoch.attempt.number for epoch in given.jobs.rolled_back] == list(range(1, tries + 1))
         assert done.ends == {A0: 164, A1: 7}
         assert given.begun_again == []  # it goes on in the time that it has
         given.run(10)
-        assert given.jobs.epochs[-1].attempt == tries
+        assert given.jobs.epochs[-1].attempt.number == tries
 
     def test_an_epoch_without_records_runs_again_too(self) -> None:
         given = Given(failing(LOST, FAILED))
-        given.attempts.tick(EPOCH)
+        given.dispatcher.run(EPOCH, nothing({}))
         assert given.jobs.calls == ["tick", "roll back", "tick", "roll back", "tick"]
 
     def test_an_epoch_whose_slot_is_always_lost_may_be_too_large(self) -> None:
@@ -338,7 +339,7 @@ class TestLosses:
         assert given.run(64).ends == {A0: 132, A1: 7}
         assert given.jobs.counts == [64, 64, 64, 64, 32]
         assert given.begun_again == [5]
-        attempts = [epoch.attempt for epoch in given.jobs.epochs]
+        attempts = [epoch.attempt.number for epoch in given.jobs.epochs]
         assert attempts == sorted(set(attempts)), "earlier tasks are fenced each time"
 
     def test_an_error_that_always_comes_is_raised(self) -> None:
@@ -367,10 +368,10 @@ class TestLosses:
         given.jobs.losses = [error] * 3
         given.run(64)
         assert given.jobs.calls == ["run", *["roll back"] * 4, "run"]
-        assert [epoch.attempt for epoch in given.jobs.rolled_back] == [1] * 4
+        assert [epoch.attempt.number for epoch in given.jobs.rolled_back] == [1] * 4
         given.jobs.losses = [error] * 4
         with pytest.raises(type(error)):
-            given.attempts.roll_back(EPOCH)
+            given.dispatcher.roll_back(EPOCH)
 
     def test_an_error_that_has_a_reason_is_raised_at_once(self) -> None:
         given = Given(failing(ProcessingError("no such order")))
@@ -387,8 +388,8 @@ class TestTicks:
             seen.append(epoch)
             return rows()
 
-        Given(answer).attempts.tick(EPOCH)
-        assert [epoch.most_bytes for epoch in seen] == [0]
+        Given(answer).dispatcher.run(EPOCH, nothing({}))
+        assert [epoch.attempt.most_bytes for epoch in seen] == [0]
 
     @pytest.mark.parametrize(
         "answer", [fits_up_to(-1), lambda count, epoch: rows(Measured({}, "a task ran out of memory (MemoryError: )"))]
@@ -397,4 +398,4 @@ class TestTicks:
         with pytest.raises(
             EpochTooLargeError, match=r"(?s)Epoch 5 is too large, although it has no records: .*raise epoch_timeout"
         ):
-            Given(answer).attempts.tick(EPOCH)
+            Given(answer).dispatcher.run(EPOCH, nothing({}))

@@ -52,7 +52,9 @@ def produce(bootstrap_servers: str, records: Iterable[Sample]) -> None:
         if error is not None:
             failures.append(str(error))
 
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "partitioner": "murmur2_random"})
+    # With more requests at a time, librdkafka can lose the first records of a new topic (confluent-kafka-go#921).
+    safe = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random", **safe})
     for topic, key, value, timestamp in records:
         producer.produce(topic, value, key, on_delivery=delivered, timestamp=timestamp)
     left = producer.flush(SEND_S)

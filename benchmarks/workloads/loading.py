@@ -66,7 +66,7 @@ def write(
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
-            "enable.idempotence": True,
+            **topics.ONE_BY_ONE,
             "partitioner": "murmur2_random",
             "compression.type": "lz4",
             "linger.ms": 20,

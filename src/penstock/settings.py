@@ -32,6 +32,7 @@ _OWN = {
     "transactional.id": "it is derived from the application's id",
     "enable.auto.commit": "offsets are committed together with the results",
     "auto.offset.reset": "the topology decides where a topic without an offset begins",
+    "partitioner": "a key decides as with Java's producer, whoever writes; for another partition, use to(partitioner=…)",
     "transaction.timeout.ms": "set transaction_timeout instead",
 }
 _EXACTLY_ONCE = {

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from verification.chaos.checker import Letter
 from verification.chaos.payments import Payment
 from verification.harness.processes import HarnessError
+from verification.harness.topics import ONE_BY_ONE
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,7 +52,7 @@ class Load:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                "enable.idempotence": True,
+                **ONE_BY_ONE,
                 "linger.ms": 5,
                 "message.timeout.ms": 0,  # no limit: a broker may be down for a while
                 "log_level": 0,

@@ -26,7 +26,6 @@ LARGEST_MESSAGE_BYTES = 1_000_000_000
 _PRODUCER: dict[str, Any] = {
     "acks": "all",
     "enable.idempotence": "true",
-    "partitioner": "murmur2_random",  # a key gets the same partition as from Java's producer
     "compression.type": "lz4",
     "linger.ms": "5",
     "batch.num.messages": "100000",

@@ -8,13 +8,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock import machine
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, TopicError
 from penstock.kafka.failures import failure, kafka_error
 
 _KNOWN_S = 300.0
 """How long a count holds: as long as librdkafka's own partitioner uses one."""
 _REQUEST_S = 5.0
 _PAUSE_S = 0.1
+_PROPAGATION_S = 10.0
+"""How long a topic may be unknown: another broker may have created it a moment ago."""
 
 
 class PartitionCounts:
@@ -35,13 +37,18 @@ class PartitionCounts:
         return {topic: self._known[topic][0] for topic in topics}
 
     def _ask(self, topic: str) -> int:
-        deadline = self._clock() + self._patience_s
+        began = self._clock()
         while True:
             found = self._answer(topic)
             if isinstance(found, int):
                 return found
             raised = failure(found, f"Topic {topic!r} (how many partitions it has)")
-            if isinstance(raised, ConfigError) or self._clock() >= deadline:
+            patience_s = self._patience_s
+            if isinstance(raised, TopicError):
+                patience_s = min(patience_s, _PROPAGATION_S)
+            elif isinstance(raised, ConfigError):
+                patience_s = 0
+            if self._clock() - began >= patience_s:
                 raise raised
             machine.sleep(_PAUSE_S)
 

@@ -19,10 +19,10 @@ _FACTOR = np.uint32(0x5BD1E995)
 _WORD = 4
 
 
-def with_partitions(rows: pa.RecordBatch, topics: Sequence[str], counts: Mapping[str, int]) -> pa.RecordBatch:
+def with_partitions(rows: pa.RecordBatch, topics: Sequence[str], counts: Mapping[str, int], turn: int = 0) -> pa.RecordBatch:
     """Return the rows with the partitions of those whose key decides, and whose topic has a known count of partitions.
 
-    Rows name their topics by index. A row without a key gets any partition: the next one in turn.
+    Rows name their topics by index. A row without a key gets any partition: the next one in turn, which begins with `turn`.
     """
     by_key = are_by_key(rows)
     if not by_key.any():
@@ -36,7 +36,7 @@ def with_partitions(rows: pa.RecordBatch, topics: Sequence[str], counts: Mapping
     keys, partitions = rows.column("key").take(pa.array(open_)), rows.column("partition")
     found = partitions.fill_null(0).to_numpy(zero_copy_only=False).copy()
     hashes = murmur2(keys, tails=-found[open_]) & 0x7FFFFFFF
-    chosen = np.where(keys.is_null().to_numpy(zero_copy_only=False), np.arange(len(open_)), hashes)
+    chosen = np.where(keys.is_null().to_numpy(zero_copy_only=False), turn + np.arange(len(open_)), hashes)
     is_missing = partitions.is_null().to_numpy(zero_copy_only=False).copy()
     found[open_], is_missing[open_] = chosen % count[open_], False
     return rows.set_column(
@@ -66,7 +66,7 @@ def by_partition(rows: pa.RecordBatch | pa.Table, topics: Sequence[str]) -> dict
     """Return the rows of each partition, in their order; all rows have a topic by index, and a partition."""
     if not rows.num_rows:
         return {}
-    codes = rows.column("name").to_numpy().astype(np.int64) << 32 | rows.column("partition").to_numpy().astype(np.int64)
+    codes = codes_of(rows)
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
@@ -74,9 +74,18 @@ def by_partition(rows: pa.RecordBatch | pa.Table, topics: Sequence[str]) -> dict
     table = taken if isinstance(taken, pa.Table) else pa.Table.from_batches([taken])
     found = {}
     for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
-        code = int(ordered[start])
-        found[topics[code >> 32], code & 0xFFFFFFFF] = table.slice(start, end - start)
+        found[partition_of(int(ordered[start]), topics)] = table.slice(start, end - start)
     return found
+
+
+def codes_of(rows: pa.RecordBatch | pa.Table) -> Any:
+    """Return the partition of each row as a number; all rows have a topic by index, and a partition."""
+    return rows.column("name").to_numpy().astype(np.int64) << 32 | rows.column("partition").to_numpy().astype(np.int64)
+
+
+def partition_of(code: int, topics: Sequence[str]) -> Partition:
+    """Return the partition that such a number stands for."""
+    return topics[code >> 32], code & 0xFFFFFFFF
 
 
 def murmur2(keys: Any, tails: Any = 0) -> Any:

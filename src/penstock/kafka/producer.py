@@ -20,15 +20,13 @@ from penstock import machine
 from penstock.errors import BrokerError, PenstockError
 from penstock.kafka.clients import for_client
 from penstock.kafka.failures import configured_wrongly, failure, translated
+from penstock.kafka.first_writes import FirstWrites
 from penstock.kafka.opening import clients
 from penstock.kafka.partition_counts import PartitionCounts
-from penstock.kafka.partitioner import with_all_names, with_partitions
+from penstock.kafka.partitioner import are_by_key, with_all_names, with_partitions
 from penstock.kafka.statistics import OnStatistics, with_statistics
 
 logger: logging.Logger = logging.getLogger(__name__)
-
-BY_KEY = -1
-"""No partition: the partitioner chooses one by the key."""
 
 EARLIEST_TIMESTAMP = 1
 """librdkafka takes 0 for "now", so a timestamp of 0 is sent as 1."""
@@ -37,6 +35,7 @@ _CHUNK = 10_000
 _CHUNK_BYTES = 16 << 20
 """At most this many rows, and about this many bytes, are Python objects at a time."""
 _QUEUE_FULL_WAIT_S = 0.05
+_DELIVERY_WAIT_S = 1.0
 _PROBE_S = 1.0
 
 
@@ -66,24 +65,27 @@ class RowProducer:
         except KafkaException as error:
             raise configured_wrongly(error) from None
         self._counts = PartitionCounts(self.client, self._broker_timeout, clock)
+        self._first_writes = FirstWrites(clock)
+        self._turn = 0
 
     def begin(self) -> None:
         """Forget delivery failures of earlier rows."""
         self._failure, self._failed = None, 0
 
     def produce(self, rows: pa.RecordBatch) -> None:
-        """Hand over the rows; whether they were delivered is known only after a flush."""
-        produce = self.client.produce
-        rows = self._with_inner_partitions(rows)
+        """Hand over the rows; whether they were delivered is known only after a flush.
+
+        What goes to a partition first goes alone, see `FirstWrites`.
+        """
+        rows, topics = self._with_partitions(rows)
+        first = self._first_writes.among(rows, topics)
         try:
-            size = max(1, min(_CHUNK, _CHUNK_BYTES * rows.num_rows // max(rows.nbytes, 1)))
-            for start in range(0, rows.num_rows, size):
-                for row in self._arguments(rows.slice(start, size)):
-                    try:
-                        produce(*row)
-                    except BufferError:
-                        self._produce_when_there_is_room(row)
-                self.client.poll(0)
+            if len(first):
+                self._deliver(rows.take(pa.array(first)), topics)
+                left = np.ones(rows.num_rows, bool)
+                left[first] = False
+                rows = rows.filter(pa.array(left))
+            self._hand_over(rows, topics)
         except (KafkaException, SystemError) as error:
             raise translated(error, "Cannot send records") from error
 
@@ -128,52 +130,48 @@ class RowProducer:
         """Note that a broker has answered."""
         self._out_of_reach_since = None
 
-    def _with_inner_partitions(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows with the partitions that a part of their key decides; for others, the client takes the whole key."""
-        of_part = pc.fill_null(pc.less(rows.column("partition"), 0), fill_value=False)
-        if not pc.any(of_part).as_py():
-            return rows
-        named, topics = with_all_names(rows, self._topics)
-        counts = self._counts.of({topics[code] for code in set(named.column("name").filter(of_part).to_pylist())})
-        placed = pc.if_else(of_part, with_partitions(named, topics, counts).column("partition"), rows.column("partition"))
-        return rows.set_column(rows.schema.get_field_index("partition"), "partition", placed)
+    def _with_partitions(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[str]]:
+        """Return the rows with a topic by index and a partition each, and these topics."""
+        rows, topics = with_all_names(rows, self._topics)
+        by_key = are_by_key(rows)
+        if by_key.any():
+            names = np.unique(rows.column("name").to_numpy(zero_copy_only=False)[by_key]).tolist()
+            rows = with_partitions(rows, topics, self._counts.of([topics[name] for name in names]), self._turn)
+            self._turn += rows.num_rows
+        return rows, topics
 
-    def _arguments(self, rows: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
-        """The arguments of `produce` for each row, by position: keywords would take a third longer."""
-        columns = [
-            self._topic_of(rows),
-            rows.column("value").to_pylist(),
-            rows.column("key").to_pylist(),
-            rows.column("partition").fill_null(BY_KEY).to_pylist(),
-            repeat(None),
-            repeat(None),
-            pc.if_else(pc.equal(rows.column("timestamp"), 0), EARLIEST_TIMESTAMP, rows.column("timestamp")).to_pylist(),
-        ]
-        headers = rows.column("headers")
-        if headers.null_count < len(headers):
-            columns.append(pairs(headers))
-        return zip(*columns)  # noqa: B905 - repeat has no end
+    def _deliver(self, rows: pa.RecordBatch, topics: Sequence[str]) -> None:
+        """Hand over rows and wait for their delivery. If it fails, whoever ends the transaction hears of it."""
+        self._hand_over(rows, topics)
+        while self.client.flush(_DELIVERY_WAIT_S) and self._failure is None:
+            self._require_reach()
+        if self._failure is None:
+            self._first_writes.delivered(rows, topics)
 
-    def _topic_of(self, rows: pa.RecordBatch) -> Iterator[str] | list[str]:
-        names = rows.column("name").to_pylist()
-        kinds = set(names)
-        if -1 in kinds:
-            written = zip(names, rows.column("topic").to_pylist(), strict=True)
-            return [self._topics[name] if name >= 0 else topic for name, topic in written]
-        if len(kinds) == 1:
-            return repeat(self._topics[names[0]])
-        return [self._topics[name] for name in names]
+    def _hand_over(self, rows: pa.RecordBatch, topics: Sequence[str]) -> None:
+        produce = self.client.produce
+        size = max(1, min(_CHUNK, _CHUNK_BYTES * rows.num_rows // max(rows.nbytes, 1)))
+        for start in range(0, rows.num_rows, size):
+            for row in _arguments(rows.slice(start, size), topics):
+                try:
+                    produce(*row)
+                except BufferError:
+                    self._produce_when_there_is_room(row)
+            self.client.poll(0)
 
     def _produce_when_there_is_room(self, row: tuple[Any, ...]) -> None:
         while True:
-            if self.is_out_of_reach_too_long:
-                raise BrokerError("No broker has been reachable for too long: cannot send the rows of an epoch.")
+            self._require_reach()
             self.client.poll(_QUEUE_FULL_WAIT_S)
             try:
                 self.client.produce(*row)
             except BufferError:
                 continue
             return
+
+    def _require_reach(self) -> None:
+        if self.is_out_of_reach_too_long:
+            raise BrokerError("No broker has been reachable for too long: cannot send the rows of an epoch.")
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -188,6 +186,30 @@ class RowProducer:
             logger.warning("no broker is reachable: %s", error.str())
         else:
             logger.debug("%s: %s", error.name(), error.str())
+
+
+def _arguments(rows: pa.RecordBatch, topics: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    """Return the arguments of `produce` for each row, by position: keywords would take a third longer."""
+    columns = [
+        _topic_of(rows, topics),
+        rows.column("value").to_pylist(),
+        rows.column("key").to_pylist(),
+        rows.column("partition").to_pylist(),
+        repeat(None),
+        repeat(None),
+        pc.if_else(pc.equal(rows.column("timestamp"), 0), EARLIEST_TIMESTAMP, rows.column("timestamp")).to_pylist(),
+    ]
+    headers = rows.column("headers")
+    if headers.null_count < len(headers):
+        columns.append(pairs(headers))
+    return zip(*columns)  # noqa: B905 - repeat has no end
+
+
+def _topic_of(rows: pa.RecordBatch, topics: Sequence[str]) -> Iterator[str] | list[str]:
+    names = rows.column("name").to_pylist()
+    if len(set(names)) == 1:
+        return repeat(topics[names[0]])
+    return [topics[name] for name in names]
 
 
 def pairs(headers: Any) -> list[list[tuple[str, bytes | None]]]:

@@ -19,7 +19,7 @@ def config(guarantee: str = "exactly_once", **kafka: Any) -> Config:
 
 def test_the_producer_has_safe_and_fast_defaults() -> None:
     settings = producer_settings(config(client__id="all", producer__linger__ms=50, restore__consumer__fetch__wait__max__ms=1))
-    assert (settings["acks"], settings["enable.idempotence"], settings["partitioner"]) == ("all", "true", "murmur2_random")
+    assert (settings["acks"], settings["enable.idempotence"]) == ("all", "true")
     assert (settings["linger.ms"], settings["client.id"], settings["bootstrap.servers"]) == ("50", "all", "localhost:9092")
     assert not any(name.startswith(("producer.", "restore.", "fetch.")) for name in settings)
 

@@ -27,6 +27,7 @@ from verification.harness.broker import NEVER_KILLED, Broker
 from verification.harness.patience import ends, insist, is_passing
 from verification.harness.processes import HarnessError, wait_until
 from verification.harness.spark_cluster import SparkCluster
+from verification.harness.topics import ONE_BY_ONE
 from verification.integration.contents import contents, restored
 from verification.integration.cut import Cut
 from verification.integration.inputs import SHARDS, partition_of
@@ -101,7 +102,7 @@ class ApplicationHost:
                 opening.callback(session.stop)
             self._servers: dict[str, Any] = {"bootstrap.servers": self._broker.bootstrap_servers}
             self._admin = AdminClient(self._servers)
-            self._producer = Producer({**self._servers, "linger.ms": 5, "enable.idempotence": True, "log_level": 4})
+            self._producer = Producer({**self._servers, **ONE_BY_ONE, "linger.ms": 5, "log_level": 4})
             opening.callback(self._disconnect)
             self._open = opening.pop_all()
         return self

@@ -4,6 +4,8 @@ PYTHON ?= python3
 SEED ?= 1
 CASES ?= 2000
 RECORDS ?=
+LIVES ?= 10000
+SECONDS ?=
 JVM_TESTS ?= tests/jvm
 # Without writers on executors, which need brokers of 4.0 or later.
 OLD_BROKER_TESTS ?= tests/jvm/kafka --ignore tests/jvm/kafka/test_shared_transactions.py $(addprefix tests/jvm/runtime/,test_pause.py test_renames.py test_savepoints.py)
@@ -46,7 +48,7 @@ SOURCES := src verification benchmarks tests tools examples deploy
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local blocking on-spark sparks without-spark integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
+.PHONY: help setup check types format test test-slow coverage test-jvm conformance conformance-mutants conformance-epochs parity large-epochs bench bench-engine bench-first bench-lane bench-time bench-local blocking on-spark sparks without-spark simulate integration chaos chaos-local sources evolution cluster takeover operations operable browser screenshots registry lake docs security audit lock jars-pin site scaling examples first-day dist release-check deploy-check old-broker clean
 
 help: ## List the doors
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-21s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -227,6 +229,9 @@ cluster: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) ## A Spark cluster of t
 	$(if $(QUICK),,$(BIN)/python -m verification.takeover --seed $(SEED) --kills 10 --engine cluster)
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.moved_lanes)
 	$(BIN)/python -m verification.cluster.summary
+
+simulate: $(VENV_READY) ## Applications in a simulated world: kills, lost answers, suspended instances, lost disks; results beside the test driver's; then planted bugs (SEED; LIVES=10000; SECONDS=60: so long, without planted bugs)
+	$(BIN)/python -m verification.simulation --seed $(SEED) --lives $(LIVES) $(if $(SECONDS),--seconds $(SECONDS) --no-planted)
 
 takeover: $(VENV_READY) $(PARTS_READY) $(TOXIPROXY_READY) ## Standbys that take over from killed, stopped and silent instances, and how long that takes (SEED; KILLS=20; ENGINE=spark, cluster)
 	$(BIN)/python -m verification.takeover --seed $(SEED) $(if $(KILLS),--kills $(KILLS)) $(if $(ENGINE),--engine $(ENGINE))

@@ -12,7 +12,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +85,26 @@ def _act(action: str, name: str) -> None:
 
 
 _environment = os.environ.get("PENSTOCK_FAULT", "")
-point: Callable[[str], None] = (
-    _armed(_parse(_environment), Path(os.environ.get("PENSTOCK_FAULT_DIR", "."))) if _environment else _nothing
-)
-"""`point("barrier.after_begin")`: trigger the fault that is armed at this point, if any."""
+
+
+class _Current:
+    """What happens at the points of this process."""
+
+    hit: Callable[[str], None] = staticmethod(
+        _armed(_parse(_environment), Path(os.environ.get("PENSTOCK_FAULT_DIR", "."))) if _environment else _nothing
+    )
+
+
+def point(name: str) -> None:
+    """Trigger the fault that is armed at this point, if any: `point("barrier.after_begin")`."""
+    _Current.hit(name)
+
+
+@contextmanager
+def replaced(by: Callable[[str], None]) -> Iterator[None]:
+    """Call this at all points in this block, as a simulation does."""
+    before, _Current.hit = _Current.hit, staticmethod(by)
+    try:
+        yield
+    finally:
+        _Current.hit = before

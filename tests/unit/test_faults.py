@@ -21,7 +21,7 @@ from penstock import faults
 for number in range(3):
     faults.point("here")
     print("passed", number, flush=True)
-print(faults.point is faults._nothing)
+print(faults._Current.hit is faults._nothing)
 """
 
 
@@ -39,7 +39,7 @@ def process(directory: Path, **environment: str) -> subprocess.CompletedProcess[
 class TestUnarmed:
     def test_a_point_is_an_empty_function(self) -> None:
         assert "PENSTOCK_FAULT" not in os.environ
-        assert faults.point is faults._nothing
+        assert faults._Current.hit is faults._nothing
 
     def test_nothing_is_counted(self, tmp_path: Path) -> None:
         done = process(tmp_path / "faults")

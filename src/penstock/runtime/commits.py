@@ -4,33 +4,70 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from types import TracebackType
+
+from penstock import machine
+
+
+class _Commit:
+    """A commit that is pending, with the context of the log of who has asked for it. As a context manager it keeps what fails."""
+
+    def __init__(self, commit: Callable[[], None], after: _Commit | None) -> None:
+        self._run = copy_context().run
+        self._commit = commit
+        self._after = after
+        self.done = machine.event()
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Commit, unless the one before has failed; then it fails in the same way."""
+        with self:
+            after, self._after = self._after, None
+            if after is not None and after.failure is not None:
+                raise after.failure
+            self._run(self._commit)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        self.failure = error
+        self.done.set()
+        return True
 
 
 class Commits:
     """The pending commits of an application. After one has failed, later ones are dropped."""
 
     def __init__(self, name: str) -> None:
-        self._executor = ThreadPoolExecutor(1, name)
-        self._pending: deque[Future[None]] = deque()
-        self._last: Future[None] | None = None
+        self._name = name
+        self._thread: machine.Thread | None = None
+        self._queue: deque[_Commit | None] = deque()
+        self._has_more = machine.event()
+        self._pending: deque[_Commit] = deque()
+        self._last: _Commit | None = None
         self._failure: BaseException | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether no commit is pending."""
-        return all(commit.done() for commit in self._pending)
+        return all(commit.done.is_set() for commit in self._pending)
 
     def add(self, commit: Callable[[], None]) -> None:
         """Run `commit` after those before it; its log lines have the context of the caller."""
-        self._last = self._executor.submit(copy_context().run, _after, self._last, commit)
+        self._last = _Commit(commit, self._last)
         self._pending.append(self._last)
+        self._give(self._last)
+        if self._thread is None:
+            self._thread = machine.thread(self._run, self._name)
+            self._thread.start()
 
     def wait(self, most: int = 0) -> None:
         """Wait until at most `most` commits are pending; raises the error of one that has failed."""
         while len(self._pending) > most:
-            self._failure = self._pending.popleft().exception() or self._failure
+            first = self._pending.popleft()
+            first.done.wait()
+            self._failure = first.failure or self._failure
         if self._failure is not None:
             raise self._failure
 
@@ -40,11 +77,21 @@ class Commits:
 
     def close(self) -> None:
         """End the thread, after the commits that are pending."""
-        self._executor.shutdown()
+        self._give(None)
+        if self._thread is not None:
+            self._thread.join()
 
+    def _give(self, commit: _Commit | None) -> None:
+        self._queue.append(commit)
+        self._has_more.set()
 
-def _after(before: Future[None] | None, commit: Callable[[], None]) -> None:
-    """Run a commit, unless the one before it has failed."""
-    if before is not None:
-        before.result()
-    commit()
+    def _run(self) -> None:
+        while True:
+            while not self._queue:
+                self._has_more.clear()
+                if not self._queue:
+                    self._has_more.wait()
+            commit = self._queue.popleft()
+            if commit is None:
+                return
+            commit.run()

@@ -6,7 +6,8 @@ There is no other way to run a lane: if Spark cannot start, the application ends
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.config import Config
@@ -53,6 +54,10 @@ class Hosts(NamedTuple):
 
 def opening_hosts(config: Config, program: Program, topology: Topology) -> Hosts:
     """Begin to open what the engine of the settings needs: Spark takes seconds. `program` may get other settings yet."""
+    return _Current.opening(config, program, topology)
+
+
+def _opening_hosts(config: Config, program: Program, topology: Topology) -> Hosts:
     if config.engine == "local":
         return Hosts(lambda final, tasks: Hosting(_local(final, tasks)))
     require_pyspark()
@@ -65,3 +70,19 @@ def opening_hosts(config: Config, program: Program, topology: Topology) -> Hosts
 def _local(program: Program, tasks: TaskSetUp) -> Engine:
     slots = ForkedSlots(program, tasks.prepare, min(program.lanes, os.cpu_count() or 1), logs.pass_on)
     return OneHost(program, slots, tasks.patience_s, "local", "forked processes")
+
+
+class _Current:
+    """What opens hosts in this process."""
+
+    opening: Callable[[Config, Program, Topology], Hosts] = staticmethod(_opening_hosts)
+
+
+@contextmanager
+def replaced(by: Callable[[Config, Program, Topology], Hosts]) -> Iterator[None]:
+    """Host lanes elsewhere in this block, as a simulation does."""
+    before, _Current.opening = _Current.opening, staticmethod(by)
+    try:
+        yield
+    finally:
+        _Current.opening = before

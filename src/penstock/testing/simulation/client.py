@@ -27,6 +27,8 @@ class Way:
     kafka: SimulatedKafka
     before: Hook = lambda request: None
     after: Hook = lambda request: None
+    refuses: Callable[[Partition], bool] = lambda place: False
+    """Whether a leader refuses a producer's first batch, because it does not lead yet."""
 
 
 class Client:

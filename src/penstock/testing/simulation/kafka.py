@@ -180,6 +180,7 @@ class SimulatedKafka:
         self.broker: dict[str, str] = dict(BROKER)
         self._created = self._producers = 0
         self._something = machine.event()
+        self._known: set[tuple[int, str, Partition]] = set()
 
     # ---- topics -------------------------------------------------------------------------------------------------------
 
@@ -230,8 +231,7 @@ class SimulatedKafka:
             raise refused(KafkaError.INVALID_TRANSACTION_TIMEOUT)
         known = self.coordinated.get(transactional_id)
         if known is None:
-            self._producers += 1
-            known = self.coordinated[transactional_id] = Coordinated(self._producers, -1, timeout_s)
+            known = self.coordinated[transactional_id] = Coordinated(self.new_producer(), -1, timeout_s)
         if known.transaction is not None:
             self._end(known, Outcome.ABORTED)
         known.epoch, known.timeout_s = known.epoch + 1, timeout_s
@@ -265,6 +265,19 @@ class SimulatedKafka:
         if transaction is None:
             self.changed()
         return offset
+
+    def new_producer(self) -> int:
+        """Return a number that no other client has."""
+        self._producers += 1
+        return self._producers
+
+    def knows(self, producer: int, partition: Partition) -> bool:
+        """Whether a producer has written to a partition, so that its leader refuses gaps."""
+        return (producer, self.topics[partition[0]].topic_id, partition) in self._known
+
+    def learns(self, producer: int, partition: Partition) -> None:
+        """Note that a producer has written to a partition."""
+        self._known.add((producer, self.topics[partition[0]].topic_id, partition))
 
     def end_transaction(self, transactional_id: str, epoch: int, *, commits: bool) -> None:
         """Commit or abort the transaction of a producer, if there is one. The same request again changes nothing."""

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.kafka.partitioner import murmur2
+from penstock.records import Headers, Partition
 from penstock.testing.simulation.client import Client, Way, offsets_in
 from penstock.testing.simulation.kafka import Transaction, refused
 
 _POSITIVE = 0x7FFFFFFF
+
+
+class _Record(NamedTuple):
+    place: Partition
+    value: bytes | None
+    key: bytes | None
+    timestamp: int | None
+    headers: Headers
 
 
 class SimulatedProducer(Client):
@@ -20,12 +29,13 @@ class SimulatedProducer(Client):
 
     def __init__(self, way: Way, settings: Mapping[str, Any]) -> None:
         super().__init__(way)
+        self._number = way.kafka.new_producer()
         self._id: str | None = settings.get("transactional.id")
         self._timeout_s = int(settings.get("transaction.timeout.ms", 60_000)) / 1_000
         self._on_delivery = settings.get("on_delivery")
         self._epoch = -1
         self._has_begun = False
-        self._waiting: list[tuple[Any, ...]] = []
+        self._waiting: list[_Record] = []
         self._failed: KafkaException | None = None
 
     def init_transactions(self, timeout: float = -1) -> None:
@@ -56,7 +66,7 @@ class SimulatedProducer(Client):
         """Take a record."""
         if self._id is not None and not self._has_begun:
             raise refused(KafkaError._STATE, "no transaction has begun")
-        self._waiting.append((topic, value, key, partition, timestamp, tuple(headers or ())))
+        self._waiting.append(_Record(self._place(topic, key, partition), value, key, timestamp, tuple(headers or ())))
 
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks, of which there are none: what fails, fails at once."""
@@ -67,8 +77,8 @@ class SimulatedProducer(Client):
         self._way.before("produce")
         transaction = self._transaction() if self._id is not None and self._waiting else None
         waiting, self._waiting = self._waiting, []
-        for topic, value, key, partition, timestamp, headers in waiting:
-            self._send(transaction, topic, value, key, partition, timestamp, headers)
+        for record in self._without_lost(waiting):
+            self._send(transaction, record)
         self._way.after("produce")
         return 0
 
@@ -125,25 +135,35 @@ class SimulatedProducer(Client):
             self._failed = error
             raise
 
-    def _send(
-        self,
-        transaction: Transaction | None,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int,
-        timestamp: int | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-    ) -> None:
+    def _place(self, topic: str, key: bytes | None, partition: int) -> Partition:
+        """Return where a record goes: to its partition, or to the one that its key decides."""
+        if partition < 0:
+            count = len(self._kafka.topics[topic].logs) if topic in self._kafka.topics else 1
+            partition = 0 if key is None else int(murmur2(pa.array([key], pa.binary()))[0] & _POSITIVE) % count
+        return topic, partition
+
+    def _without_lost(self, records: Sequence[_Record]) -> list[_Record]:
+        """Return records without those that librdkafka loses: see `penstock.kafka.first_writes`.
+
+        Of what is sent together to a partition whose leader does not know the producer, the first half is a batch of its own.
+        """
+        by_place: dict[Partition, list[_Record]] = {}
+        for record in records:
+            by_place.setdefault(record.place, []).append(record)
+        lost: set[int] = set()
+        for place, own in by_place.items():
+            if not self._kafka.knows(self._number, place) and self._way.refuses(place):
+                lost.update(map(id, own[: len(own) // 2]))
+        return [record for record in records if id(record) not in lost]
+
+    def _send(self, transaction: Transaction | None, record: _Record) -> None:
         try:
-            if partition < 0:
-                count = len(self._kafka.topics[topic].logs) if topic in self._kafka.topics else 1
-                partition = 0 if key is None else int(murmur2(pa.array([key], pa.binary()))[0] & _POSITIVE) % count
-            self._kafka.produce((topic, partition), key, value, timestamp, headers, transaction)
+            self._kafka.produce(record.place, record.key, record.value, record.timestamp, record.headers, transaction)
+            self._kafka.learns(self._number, record.place)
         except KafkaException as error:
             self._failed = self._failed or error
             if callable(self._on_delivery):
-                self._on_delivery(error.args[0], Message(topic, partition))
+                self._on_delivery(error.args[0], Message(*record.place))
 
     def _raise_failure(self) -> None:
         if self._failed is not None:

@@ -1,0 +1,168 @@
+"""The bugs that `make simulate` plants in what drives an application: one change of source text each."""
+
+from __future__ import annotations
+
+from verification.conformance.planted import Mutant
+
+MUTANTS = (
+    Mutant(
+        "offsets are committed before the rows of their epoch",
+        "barrier/barrier.py",
+        "            self._begin()\n            self._produce(batches)\n            self._send_offsets(offsets)\n",
+        "            self._publisher.begin()\n            self._publisher.send_offsets(offsets)\n"
+        "            self._publisher.commit()\n"
+        "            self._begin()\n            self._produce(batches)\n            self._send_offsets(offsets)\n",
+    ),
+    Mutant(
+        "the rows of an epoch are committed before its offsets",
+        "barrier/barrier.py",
+        "            self._begin()\n            self._produce(batches)\n            self._send_offsets(offsets)\n",
+        "            self._begin()\n            self._produce(batches)\n            self._publisher.commit()\n"
+        "            self._publisher.begin()\n            self._send_offsets(offsets)\n",
+    ),
+    Mutant(
+        "an unknown outcome of a commit counts as a commit",
+        "kafka/publishers.py",
+        "                self._is_in_doubt = True\n                return False\n",
+        "                return True\n",
+    ),
+    Mutant(
+        "a start does not fence the instance before it",
+        "kafka/publishers.py",
+        '            "transactional.id": transactional_id,\n',
+        '            "transactional.id": f"{transactional_id}-{id(self)}",\n',
+    ),
+    Mutant(
+        "a start fences only with its first transaction",
+        "kafka/publishers.py",
+        "        self._init()\n"
+        '        point("kafka.after_init")\n\n    @property\n    def is_suspect(self) -> bool:\n'
+        '        """Whether a commit of this producer may still arrive late, so that a new producer should take over."""\n'
+        "        return self._is_in_doubt or self._producer.had_trouble\n\n    def begin(self) -> None:\n"
+        '        """Open a transaction."""\n',
+        '        point("kafka.after_init")\n\n    @property\n    def is_suspect(self) -> bool:\n        return False\n\n'
+        "    def begin(self) -> None:\n        if not hasattr(self, '_producer'):\n            self._init()\n",
+    ),
+    Mutant(
+        "what a partition gets first goes together with what follows",
+        "kafka/producer.py",
+        "            if len(first):\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "restores read rows of aborted transactions",
+        "kafka/clients.py",
+        '    "isolation.level": "read_committed",\n',
+        '    "isolation.level": "read_uncommitted",\n',
+    ),
+    Mutant(
+        "tasks of attempts that were given up may still write",
+        "epochs/home.py",
+        "        if owner != expected:\n",
+        "        if owner.partition(_ATTEMPT)[0] != expected.partition(_ATTEMPT)[0]:\n",
+    ),
+    Mutant(
+        "the first of many records is left out",
+        "runtime/feed.py",
+        "            return self._engine.run(epoch, self._feed.records(epoch, ranges), is_small=is_small)\n",
+        "            ranges = {place: (begin + (end - begin > 5), end) for place, (begin, end) in ranges.items()}\n"
+        "            return self._engine.run(epoch, self._feed.records(epoch, ranges), is_small=is_small)\n",
+    ),
+    Mutant(
+        "rows of attempts that were given up are published, too",
+        "runtime/dispatcher.py",
+        "                at.rows = self._jobs.run(at.epoch, self._is_small(count), at.given.ranges(at.ends))\n",
+        "                rows = self._jobs.run(at.epoch, self._is_small(count), at.given.ranges(at.ends))\n"
+        "                at.rows = rows if at.rows is None else pa.concat_tables([at.rows, rows])\n",
+    ),
+    Mutant(
+        "a record that no epoch can hold vanishes",
+        "runtime/dispatcher.py",
+        "        at.instead = self._give_up(at.epoch, place, offset, at.too_large)\n",
+        "",
+    ),
+    Mutant(
+        "offsets have the number of the next epoch",
+        "runtime/publication.py",
+        "                epoch=progress.epoch,\n",
+        "                epoch=progress.epoch + 1,\n",
+    ),
+    Mutant(
+        "offsets are one record behind",
+        "runtime/publication.py",
+        "progress.offsets[topic, partition], metadata",
+        "max(0, progress.offsets[topic, partition] - 1), metadata",
+    ),
+    Mutant(
+        "a start repeats the number of the last epoch",
+        "runtime/past.py",
+        "        newest.epoch,\n        {partition: offset",
+        "        newest.epoch - 1,\n        {partition: offset",
+    ),
+    Mutant(
+        "a start forgets how far the times of partitions were",
+        "runtime/past.py",
+        "{partition: found.high_time for partition, found in metadata.items() if partition in own}",
+        "{}",
+    ),
+    Mutant(
+        "a start forgets watermarks",
+        "runtime/past.py",
+        "        newest.application_watermark,\n",
+        "",
+    ),
+    Mutant(
+        "added partitions are read from their end",
+        "runtime/truth.py",
+        "                offsets[partition] = begins[partition]\n",
+        "                offsets[partition] = ends[partition]\n",
+    ),
+    Mutant(
+        "a start does not ask lanes what is due",
+        "runtime/agenda.py",
+        "0 if program.waits_for_the_clock or program.has_watermarks else None",
+        "None",
+    ),
+    Mutant(
+        "a mark names offsets that lanes have not seen",
+        "runtime/marks.py",
+        "dict(self._ends())",
+        "{place: end + 3 for place, end in self._ends().items()}",
+    ),
+    Mutant(
+        "a store that is ahead is not rolled back",
+        "epochs/standing.py",
+        "    if state.epoch > target:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "whatever a store has counts as committed",
+        "epochs/standing.py",
+        "    return max(committed.epoch, head.earliest) if is_known else head.earliest\n",
+        "    return head.epoch\n",
+    ),
+    Mutant(
+        "a store that is behind counts as current",
+        "epochs/standing.py",
+        "    is_at_epoch = head.epoch == committed.epoch and has_known_commits(program, lane, head, committed)\n",
+        "    is_at_epoch = has_known_commits(program, lane, head, committed) or head.epoch < committed.epoch\n",
+    ),
+    Mutant(
+        "a restore stops one row early",
+        "epochs/restore.py",
+        "    for topic, partition, keys, values in read(starts, ends):\n",
+        "    for topic, partition, keys, values in read(starts, {place: max(0, end - 2) for place, end in ends.items()}):\n",
+    ),
+    Mutant(
+        "records that were taken are forgotten before they are committed",
+        "runtime/inputs.py",
+        "                self._source.release(self._position.progress.offsets)\n                ends =",
+        "                self._source.release(self._position.taken.offsets)\n                ends =",
+    ),
+    Mutant(
+        "commits that follow a failed one go on",
+        "runtime/commits.py",
+        "            if after is not None and after.failure is not None:\n",
+        "            if False:\n",
+    ),
+)

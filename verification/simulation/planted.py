@@ -69,13 +69,6 @@ MUTANTS = (
         "            return self._engine.run(epoch, self._feed.records(epoch, ranges), is_small=is_small)\n",
     ),
     Mutant(
-        "rows of attempts that were given up are published, too",
-        "runtime/dispatcher.py",
-        "                at.rows = self._jobs.run(at.epoch, self._is_small(count), at.given.ranges(at.ends))\n",
-        "                rows = self._jobs.run(at.epoch, self._is_small(count), at.given.ranges(at.ends))\n"
-        "                at.rows = rows if at.rows is None else pa.concat_tables([at.rows, rows])\n",
-    ),
-    Mutant(
         "a record that no epoch can hold vanishes",
         "runtime/dispatcher.py",
         "        at.instead = self._give_up(at.epoch, place, offset, at.too_large)\n",
@@ -100,28 +93,10 @@ MUTANTS = (
         "        newest.epoch - 1,\n        {partition: offset",
     ),
     Mutant(
-        "a start forgets how far the times of partitions were",
-        "runtime/past.py",
-        "{partition: found.high_time for partition, found in metadata.items() if partition in own}",
-        "{}",
-    ),
-    Mutant(
-        "a start forgets watermarks",
-        "runtime/past.py",
-        "        newest.application_watermark,\n",
-        "",
-    ),
-    Mutant(
         "added partitions are read from their end",
         "runtime/truth.py",
         "                offsets[partition] = begins[partition]\n",
         "                offsets[partition] = ends[partition]\n",
-    ),
-    Mutant(
-        "a start does not ask lanes what is due",
-        "runtime/agenda.py",
-        "0 if program.waits_for_the_clock or program.has_watermarks else None",
-        "None",
     ),
     Mutant(
         "a mark names offsets that lanes have not seen",
@@ -154,15 +129,55 @@ MUTANTS = (
         "    for topic, partition, keys, values in read(starts, {place: max(0, end - 2) for place, end in ends.items()}):\n",
     ),
     Mutant(
-        "records that were taken are forgotten before they are committed",
-        "runtime/inputs.py",
-        "                self._source.release(self._position.progress.offsets)\n                ends =",
-        "                self._source.release(self._position.taken.offsets)\n                ends =",
+        "a start reads its position before it fences",
+        "runtime/start.py",
+        "        publisher = self._publisher(sizes, written)\n"
+        "        barrier = self._barrier(publisher)\n"
+        "        self._takeover.reached(FENCED)\n"
+        "        home = _occupied(program, self.closers)\n"
+        "        self.closers.append(beyond.load(hosting, sizes, self._recorder).stop)\n"
+        "        partitions = truth.partitions(sources)\n"
+        "        topic_ids = {name: topic.topic_id for name, topic in sources.items()}\n"
+        "        position = truth.position(partitions, topic_ids)\n",
+        "        home = _occupied(program, self.closers)\n"
+        "        self.closers.append(beyond.load(hosting, sizes, self._recorder).stop)\n"
+        "        partitions = truth.partitions(sources)\n"
+        "        topic_ids = {name: topic.topic_id for name, topic in sources.items()}\n"
+        "        position = truth.position(partitions, topic_ids)\n"
+        "        publisher = self._publisher(sizes, written)\n"
+        "        barrier = self._barrier(publisher)\n"
+        "        self._takeover.reached(FENCED)\n",
     ),
     Mutant(
-        "commits that follow a failed one go on",
-        "runtime/commits.py",
-        "            if after is not None and after.failure is not None:\n",
-        "            if False:\n",
+        "the last of many rows of an epoch is not published",
+        "runtime/publication.py",
+        "        batches = [*first, *checked]\n",
+        "        batches = [*first, *(batch.slice(0, batch.num_rows - (batch.num_rows > 3)) for batch in checked)]\n",
+    ),
+    Mutant(
+        "a restore leaves registers as they are",
+        "epochs/restore.py",
+        "        shard.restore_registers(registers[shard.number])\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "a restore begins behind the row that follows the mark",
+        "epochs/restore.py",
+        "    left = sum(max(0, end - starts[place]) for place, end in ends.items())\n",
+        "    starts = {place: start + (start < ends[place]) for place, start in starts.items()}\n"
+        "    left = sum(max(0, end - starts[place]) for place, end in ends.items())\n",
+    ),
+    Mutant(
+        "only the first partition's offset is committed",
+        "runtime/publication.py",
+        "        for topic, partition in progress.origins:\n",
+        "        for topic, partition in progress.origins[:1]:\n",
+    ),
+    Mutant(
+        "a start continues behind the next record",
+        "runtime/truth.py",
+        "        offsets = {**known.offsets, **{",
+        "        known = replace(known, offsets={place: at + (at < ends[place]) for place, at in known.offsets.items()})\n"
+        "        offsets = {**known.offsets, **{",
     ),
 )

@@ -25,6 +25,8 @@ from verification.harness.topics import Sent
 
 LANES, SHARDS = 2, 4
 TIMEOUT_S = 120.0
+BROKER_TIMEOUT = "40s"
+"""Shorter, so that an application which waits for a broker ends first, and says for what."""
 FAR_FUTURE = 2**62
 OLD, BOTH, NEW = "old", "both", "new"
 """Keys that occur before the edit, before and after it, and after it."""
@@ -248,6 +250,7 @@ def run_case(case: Case, bootstrap_servers: str, directory: Path) -> Result:
         topics.create(bootstrap_servers, f"{prefix}-{topic}", partitions=2)
     settings: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
+        "broker_timeout": BROKER_TIMEOUT,
         "engine": "local",  # what a start does to stores and offsets is the same on Spark, which takes longer
         "lanes": LANES,
         "shards": SHARDS,

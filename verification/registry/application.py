@@ -19,6 +19,8 @@ from verification.harness.topics import Sent
 from verification.registry.apicurio import Apicurio
 
 TIMEOUT_S = 120
+BROKER_TIMEOUT = "40s"
+"""Shorter, so that an application which waits for a broker ends first, and says for what."""
 UNKNOWN = b"\x00\x7f\x00\x00\x01not an order"
 """A value with an id that the registry does not know."""
 
@@ -117,6 +119,7 @@ class ApplicationCases:
             lanes=2,
             create_topics=True,
             bootstrap_servers=self._servers,
+            broker_timeout=BROKER_TIMEOUT,
             state_dir=self._directory,
             admin_address="off",
             schema_registry=settings,

@@ -17,6 +17,4 @@ def explained(error: BaseException, state_dir: Path) -> PenstockError:
     of_disk = disk_error(error, state_dir)
     if of_disk is not None:
         return of_disk
-    return PenstockError(f"Unexpected failure: {type(error).__name__}: {str(error)[:_LONGEST]}")
-
     return PenstockError(f"Unexpected failure: {type(error).__name__}: {text_of(error)[:_LONGEST]}")

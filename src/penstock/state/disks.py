@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.errors import PenstockError, StateError
+from penstock.errors import PenstockError, StateError, text_of
 
 _FULL = ("No space left on device", "Disk quota exceeded")
 _FAILED = "Input/output error"
@@ -20,7 +20,7 @@ _LITTLE = 16 << 20
 
 def disk_error(error: BaseException, state_dir: str | Path) -> StateError | None:
     """Return the error of a disk that is full, or fails, with path and cure; None if this is another error."""
-    text = str(error)
+    text = text_of(error)
     is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     is_full = is_full or any(sign in text for sign in _FULL)
     if isinstance(error, PenstockError) or not (is_full or _FAILED in text):

@@ -10,8 +10,8 @@ from penstock import Topology
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
 from penstock.handlers import ErrorHandlers
-from penstock.plan import plan
 from penstock.state import EngineKind
+from penstock.topology.plan import plan
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from benchmarks.report.report import Report
 from benchmarks.sides.application import Application
 from benchmarks.sides.penstock import Penstock
 from benchmarks.workloads import Totals
-from penstock.runtime.agenda import MARK_EVERY_S
+from penstock.runtime.loop.agenda import MARK_EVERY_S
 from verification.harness.processes import HarnessError
 from verification.harness.spark_cluster import Host, SparkCluster
 

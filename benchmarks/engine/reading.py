@@ -31,11 +31,11 @@ from penstock.handlers import ErrorHandlers
 from penstock.kafka.clients import input_settings
 from penstock.kafka.input_reader import InputReader
 from penstock.kafka.range_reader import RangeReader
-from penstock.plan import plan
 from penstock.records import Ranges
 from penstock.spark.context import Spark
 from penstock.spark.slots import SparkSlots
 from penstock.state import EngineKind
+from penstock.topology.plan import plan
 from verification.harness import topics
 from verification.harness.processes import HarnessError
 

@@ -26,10 +26,10 @@ from penstock.engines.port import Batches
 from penstock.engines.slots import Slots
 from penstock.epochs.program import Program
 from penstock.handlers import ErrorHandlers
-from penstock.plan import plan
 from penstock.spark.context import Spark
 from penstock.spark.slots import SparkSlots
 from penstock.state import EngineKind
+from penstock.topology.plan import plan
 
 RECORDS, VALUE_BYTES, TRIPS, WARM_TRIPS = 250, 100, 300, 500
 LANES = 2

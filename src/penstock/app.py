@@ -15,8 +15,8 @@ from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError, StalledError, TopologyError
 from penstock.handlers import DEFAULT, ErrorHandler, ErrorHandlers
 from penstock.records import is_name
-from penstock.runtime.ahead import begin
 from penstock.runtime.hooks import Hooks, Plugin, installed
+from penstock.runtime.hosting.ahead import begin
 from penstock.topology import Topology, checked_topology
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class App:
         Example:
             >>> App("word-count", topology).run(bootstrap_servers="localhost:9092", until="latest")  # doctest: +SKIP
         """
-        from penstock.telemetry import logs  # noqa: PLC0415 - as in `_start`
+        from penstock.observation import logs  # noqa: PLC0415 - as in `_start`
 
         logs.set_up(self.application_id)
         try:
@@ -108,7 +108,7 @@ class App:
         self, config: Config, until: str | Mapping[tuple[str, int], int] | None, listeners: tuple[Listener, ...] = ()
     ) -> RunningApplication:
         # Imported here, so that tests of a topology do not load Spark and the Kafka client, and slots start meanwhile.
-        from penstock.telemetry import logs  # noqa: PLC0415
+        from penstock.observation import logs  # noqa: PLC0415
 
         if config.standby and until is not None:
             raise ConfigError("standby: a run that ends at a bound cannot stand by. Leave out either standby or until.")

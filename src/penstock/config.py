@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError
-from penstock.lane_servers.accepting import ANY_PORT, Ports
 from penstock.serdes.registry.settings import RegistrySettings
 from penstock.setting_values import (
     CHOICES,
@@ -44,6 +43,7 @@ from penstock.settings import (
     resolved,
     revealed,
 )
+from penstock.state.remote.accepting import ANY_PORT, Ports
 from penstock.tokens import TokenProvider, TokenSource, check_mechanism
 
 _log = logging.getLogger(__name__)

@@ -263,3 +263,14 @@ class HostCursor(Protocol):
 
     def at_timer(self, key: bytes, time: int) -> None:
         """Note that a timer fires, so that errors and dead letters can name it."""
+
+
+class Results(dict[str, Any]):
+    """The results of aggregates, of which some follow from more than that; `states` has what each follows from.
+
+    To everyone but its aggregates and their store it is a dict of results.
+    """
+
+    __slots__ = ("states",)
+
+    states: dict[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
-from penstock.lane_servers.accepting import Ports
+from penstock.state.remote.accepting import Ports
 
 _log = logging.getLogger(__name__)
 

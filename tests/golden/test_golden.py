@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Topology
-from penstock.plan import plan
+from penstock.topology.plan import plan
 from tests.golden.topologies import TOPOLOGIES
 from verification.conformance.compare import settled
 

@@ -19,20 +19,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.barrier import CommitMetadata
 from penstock.config import Config
 from penstock.epochs.program import lanes_topic
 from penstock.errors import ConfigError, PenstockError, SerializationError, StateError
 from penstock.handlers import ErrorHandlers, dead_letter
-from penstock.plan import decode_facts, encode_facts, facts, plan
-from penstock.runtime.committed import TOPOLOGY, facts_in
-from penstock.runtime.past import past
+from penstock.history.committed import TOPOLOGY, facts_in
+from penstock.history.past import past
+from penstock.kafka.commit import CommitMetadata
 from penstock.serdes import (
     Serde,
 )
 from penstock.state import last_registers
 from penstock.state.epochs import Applied, Head, Step, decode_head, decode_undo, encode_head, encode_undo
 from penstock.topology.bindings import changelog_topic
+from penstock.topology.plan import decode_facts, encode_facts, facts, plan
 from tests.unit.epochs.application import ID, SHARDS, Application, Raw, every_kind_of_store
 from tests.unit.serdes.every_serde import SERDES
 

@@ -30,7 +30,7 @@ METHODS: dict[str, int] = {
     "penstock.admin.protocol.LimitedProtocol": 22,
     "penstock.dsl.handles.KStream": 26,
     "penstock.epochs.program.Program": 22,
-    "penstock.expressions.columns.Expression": 32,  # each operator of Python is a method, and most are two
+    "penstock.expressions.expression.Expression": 32,  # each operator of Python is a method, and most are two
     "penstock.state.lane.LaneState": 29,
     "penstock.state.sessions.SessionStore": 22,
     "penstock.state.timestamped.CachedKeyValueStore": 21,

@@ -30,10 +30,10 @@ from penstock.kafka.clients import (
     producer_settings,
 )
 from penstock.kafka.opening import Librdkafka
+from penstock.observation.redaction import Redactor
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.hooks import Hooks
 from penstock.settings import Secret
-from penstock.telemetry.redaction import Redactor
 from penstock.tokens import GROUP, Token, TokenSource
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}

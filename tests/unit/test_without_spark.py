@@ -53,8 +53,8 @@ print(json.dumps(missing))
 """
 OF_SPARK = (
     "penstock.spark.",
-    "penstock.runtime.on_spark",
-    "penstock.runtime.spark_work",
+    "penstock.runtime.hosting.on_spark",
+    "penstock.runtime.hosting.spark_work",
     "penstock.cli.cluster_checks",
 )
 """What only `engine = spark` and `doctor --cluster` load."""
@@ -79,9 +79,9 @@ IN_SLOTS = """
 from app import app
 from penstock.config import Config
 from penstock.handlers import ErrorHandlers
-from penstock.runtime.engine import opening_hosts
-from penstock.runtime.set_up import TaskSetUp
-from penstock.runtime.truth import program_of
+from penstock.runtime.hosting.engine import opening_hosts
+from penstock.runtime.hosting.set_up import TaskSetUp
+from penstock.history.truth import program_of
 
 def nothing():
     pass

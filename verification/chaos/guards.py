@@ -71,7 +71,7 @@ def read_committed() -> None:
     def uncommitted(*given: Any) -> dict[str, Any]:
         return {**input_settings(*given), "isolation.level": "read_uncommitted"}
 
-    _exchange("penstock.runtime.feed", "input_settings", uncommitted)
+    _exchange("penstock.runtime.input.feed", "input_settings", uncommitted)
 
 
 def _is_at_epoch(program: Any, lane: int, head: Any, committed: Any) -> bool:
@@ -88,8 +88,8 @@ def _exchange(module: str, name: str, value: Any) -> None:
 
 def metadata_check() -> None:
     """An offset that was committed without metadata passes for one of the same epoch as the others."""
-    from penstock.runtime import past as module  # noqa: PLC0415
-    from penstock.runtime import truth  # noqa: PLC0415
+    from penstock.history import past as module  # noqa: PLC0415
+    from penstock.history import truth  # noqa: PLC0415
 
     past = module.past
 

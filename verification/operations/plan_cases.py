@@ -15,10 +15,10 @@ from typing import Any
 from penstock import App, Store, StreamsBuilder, Topology, tumbling
 from penstock.config import Config
 from penstock.errors import IncompatibleTopologyError
-from penstock.plan import Changes, Verdict
-from penstock.runtime.rehearsal import rehearse
+from penstock.history.rehearsal import rehearse
 from penstock.state import EngineFactory, EngineKind, LaneState, StoreKind
 from penstock.topology.bindings import changelog_topic
+from penstock.topology.plan import Changes, Verdict
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.topics import Sent

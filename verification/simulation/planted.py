@@ -7,7 +7,7 @@ from verification.conformance.planted import Mutant
 MUTANTS = (
     Mutant(
         "offsets are committed before the rows of their epoch",
-        "barrier/barrier.py",
+        "kafka/commit/barrier.py",
         "            self._begin()\n            self._produce(batches)\n            self._send_offsets(offsets)\n",
         "            self._publisher.begin()\n            self._publisher.send_offsets(offsets)\n"
         "            self._publisher.commit()\n"
@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "the rows of an epoch are committed before its offsets",
-        "barrier/barrier.py",
+        "kafka/commit/barrier.py",
         "            self._begin()\n            self._produce(batches)\n            self._send_offsets(offsets)\n",
         "            self._begin()\n            self._produce(batches)\n            self._publisher.commit()\n"
         "            self._publisher.begin()\n            self._send_offsets(offsets)\n",
@@ -63,44 +63,44 @@ MUTANTS = (
     ),
     Mutant(
         "the first of many records is left out",
-        "runtime/feed.py",
+        "runtime/input/feed.py",
         "            return self._engine.run(epoch, self._feed.records(epoch, ranges), is_small=is_small)\n",
         "            ranges = {place: (begin + (end - begin > 5), end) for place, (begin, end) in ranges.items()}\n"
         "            return self._engine.run(epoch, self._feed.records(epoch, ranges), is_small=is_small)\n",
     ),
     Mutant(
         "a record that no epoch can hold vanishes",
-        "runtime/dispatcher.py",
+        "runtime/loop/dispatcher.py",
         "        at.instead = self._give_up(at.epoch, place, offset, at.too_large)\n",
         "",
     ),
     Mutant(
         "offsets have the number of the next epoch",
-        "runtime/publication.py",
+        "runtime/loop/publication.py",
         "                epoch=progress.epoch,\n",
         "                epoch=progress.epoch + 1,\n",
     ),
     Mutant(
         "offsets are one record behind",
-        "runtime/publication.py",
+        "runtime/loop/publication.py",
         "progress.offsets[topic, partition], metadata",
         "max(0, progress.offsets[topic, partition] - 1), metadata",
     ),
     Mutant(
         "a start repeats the number of the last epoch",
-        "runtime/past.py",
+        "history/past.py",
         "        newest.epoch,\n        {partition: offset",
         "        newest.epoch - 1,\n        {partition: offset",
     ),
     Mutant(
         "added partitions are read from their end",
-        "runtime/truth.py",
+        "history/truth.py",
         "                offsets[partition] = begins[partition]\n",
         "                offsets[partition] = ends[partition]\n",
     ),
     Mutant(
         "a mark names offsets that lanes have not seen",
-        "runtime/marks.py",
+        "runtime/loop/marks.py",
         "dict(self._ends())",
         "{place: end + 3 for place, end in self._ends().items()}",
     ),
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "the last of many rows of an epoch is not published",
-        "runtime/publication.py",
+        "runtime/loop/publication.py",
         "        batches = [*first, *checked]\n",
         "        batches = [*first, *(batch.slice(0, batch.num_rows - (batch.num_rows > 3)) for batch in checked)]\n",
     ),
@@ -169,13 +169,13 @@ MUTANTS = (
     ),
     Mutant(
         "only the first partition's offset is committed",
-        "runtime/publication.py",
+        "runtime/loop/publication.py",
         "        for topic, partition in progress.origins:\n",
         "        for topic, partition in progress.origins[:1]:\n",
     ),
     Mutant(
         "a start continues behind the next record",
-        "runtime/truth.py",
+        "history/truth.py",
         "        offsets = {**known.offsets, **{",
         "        known = replace(known, offsets={place: at + (at < ends[place]) for place, at in known.offsets.items()})\n"
         "        offsets = {**known.offsets, **{",

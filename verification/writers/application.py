@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from aiokafka.client import ConnectionGroup
 
-from penstock.barrier import SourceOffset
 from penstock.config import Config
 from penstock.epochs.wire import OUT
 from penstock.errors import CommitError
+from penstock.kafka.commit import SourceOffset
 from penstock.kafka.writers.brokers import TRANSACTION, Brokers, NoAnswerError
 from penstock.kafka.writers.publisher import SharedPublisher, Writing
 from penstock.kafka.writers.transactions import Shared

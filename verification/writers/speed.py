@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from penstock.barrier import SourceOffset
 from penstock.config import Config
 from penstock.epochs.wire import OUT
+from penstock.kafka.commit import SourceOffset
 from penstock.kafka.partitioner import by_partition
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.writers.brokers import Brokers

@@ -38,7 +38,7 @@ def set_level(name: Any, level: Any) -> None:
     """Set the level of a logger; None makes it inherit its parent's."""
     if not isinstance(name, str) or (name != ROOT and name not in _known()):
         shown = repr(name)[:50]
-        refuse(f"Unknown logger {shown}: expected {ROOT!r} or a logger in use, such as 'penstock.runtime.epochs'.")
+        refuse(f"Unknown logger {shown}: expected {ROOT!r} or a logger in use, such as 'penstock.runtime.loop.epochs'.")
     if level not in _LEVELS and (level is not None or name == ROOT):
         shown = repr(level)[:50]
         refuse(f"Invalid level {shown}: expected {', '.join(_LEVELS)}, or null to inherit it (not for {ROOT!r}).")

@@ -19,9 +19,9 @@ from penstock.admin.listener import listen, tls
 from penstock.admin.point_reads import PointReads
 from penstock.admin.protocol import CONNECTIONS, KEEP_ALIVE_S, LimitedProtocol
 from penstock.admin.routes import ASKING, OPEN, routes
+from penstock.observation.redaction import Redactor
+from penstock.observation.troubles import kept_troubles
 from penstock.runtime.application import RunningApplication
-from penstock.telemetry.redaction import Redactor
-from penstock.telemetry.troubles import kept_troubles
 
 _log = logging.getLogger(__name__)
 _HANDSHAKE_S = 5.0

@@ -10,11 +10,11 @@ from penstock.app import App
 from penstock.cli.findings import Finding, fail, ok, warn
 from penstock.config import Config, Guarantee
 from penstock.errors import PenstockError
+from penstock.history.shards import looking
 from penstock.kafka.broker_facts import ClusterFacts, TopicFacts, describe_cluster, describe_topics, group_rights
 from penstock.kafka.clients import open_admin
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.topics import Topic, Topics, check
-from penstock.runtime.shards import looking
 
 _TIMEOUT_MS = 15_000
 """How long to wait for brokers at most: an application may wait longer."""

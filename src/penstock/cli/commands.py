@@ -177,7 +177,7 @@ def plan(application: Application, config: ConfigFile = None, settings: Settings
     """
     from penstock.cli.applications import load_app, load_config
     from penstock.cli.plan_report import print_plan
-    from penstock.runtime.rehearsal import rehearse
+    from penstock.history.rehearsal import rehearse
 
     app = load_app(application)
     changes = rehearse(app.application_id, app.topology, app.error_handlers, load_config(config, settings or ()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from penstock.app import App
-from penstock.plan import plan
 from penstock.topology.json_view import json_view
+from penstock.topology.plan import plan
 
 
 def description(app: App, form: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from penstock.errors import ConfigError
+from penstock.history.rewind import Goal, Goals, To
 from penstock.records import is_name
-from penstock.runtime.rewind import Goal, Goals, To
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cli.screen import output_console, print_json, shown, table, verdict
 from penstock.errors import IncompatibleTopologyError
-from penstock.plan import Changes, Decision
+from penstock.topology.plan import Changes, Decision
 
 LOST = 5
 """The exit code if a store would be left behind; a refused start has the exit code of its error."""

@@ -10,20 +10,13 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from penstock.barrier import CommitMetadata
 from penstock.cli.screen import output_console, shown, table
 from penstock.config import Config
 from penstock.epochs.home import Home
 from penstock.errors import ConfigError, StateError
 from penstock.faults import point
-from penstock.kafka.clients import open_admin
-from penstock.kafka.reset import Fence, delete_group, delete_topics
-from penstock.kafka.topics import Topics
-from penstock.plan import TopologyFacts
-from penstock.plan import facts as plan_facts
-from penstock.records import is_name
-from penstock.runtime.remains import Remains, fenced, find_remains
-from penstock.runtime.rewind import (
+from penstock.history.remains import Remains, fenced, find_remains
+from penstock.history.rewind import (
     Goals,
     Move,
     base_of_kept_state,
@@ -32,8 +25,15 @@ from penstock.runtime.rewind import (
     new_offsets,
     write_offsets,
 )
-from penstock.runtime.truth import committed_facts
+from penstock.history.truth import committed_facts
+from penstock.kafka.clients import open_admin
+from penstock.kafka.commit import CommitMetadata
+from penstock.kafka.reset import Fence, delete_group, delete_topics
+from penstock.kafka.topics import Topics
+from penstock.records import is_name
 from penstock.topology import Topology
+from penstock.topology.plan import TopologyFacts
+from penstock.topology.plan import facts as plan_facts
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

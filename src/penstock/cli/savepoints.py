@@ -7,12 +7,12 @@ from pathlib import Path
 from penstock.app import App
 from penstock.cli.screen import output_console, shown, table
 from penstock.config import Config
+from penstock.history.savepoint_files import Manifest
+from penstock.history.savepoint_restore import restore_savepoint
+from penstock.history.savepoints import take_savepoint
+from penstock.history.truth import Truth, program_of
 from penstock.kafka.clients import open_admin
 from penstock.kafka.topics import Topics
-from penstock.runtime.restoration import restore_savepoint
-from penstock.runtime.savepoint_files import Manifest
-from penstock.runtime.savepoints import take_savepoint
-from penstock.runtime.truth import Truth, program_of
 
 
 def save_app(app: App, config: Config, directory: Path) -> None:

@@ -14,6 +14,7 @@ from penstock.dsl.repartitions import repartition
 from penstock.dsl.stores import Materialized, Store, materialized
 from penstock.dsl.table_drafts import AggregateDraft, TablePlace
 from penstock.errors import TopologyError
+from penstock.expressions.aggregates_serde import AggregatesSerde
 from penstock.expressions.aggregation import STATES
 from penstock.expressions.functions import Computed, Form
 from penstock.expressions.nodes import Aggregates
@@ -21,7 +22,6 @@ from penstock.operators.aggregates import StreamAggregate
 from penstock.operators.counts import one_more, zero
 from penstock.processor import TableOperator
 from penstock.serdes import Int64, Json, MsgPack, Serde, serde_of
-from penstock.serdes.aggregates import AggregatesSerde
 from penstock.state import StoreSpec
 from penstock.topology import Line
 from penstock.topology.functions import checked, checked_initializer

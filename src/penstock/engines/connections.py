@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from penstock.engines.sockets import for_tables
-from penstock.lane_servers.accepting import ANY_PORT, Ports, listener_at, notice_lost_peer
-from penstock.lane_servers.secured import secured
+from penstock.state.remote.accepting import ANY_PORT, Ports, listener_at, notice_lost_peer
+from penstock.state.remote.secured import secured
 
 Address = str | tuple[str, int]
 """Of a listener: a path on this machine, or a host and a port."""

@@ -19,8 +19,8 @@ import pyarrow as pa
 from penstock.engines.connections import Address, accepted, connected, listening
 from penstock.engines.messages import Kind, receive, send, send_rows, unpacked
 from penstock.errors import StateError
-from penstock.lane_servers.accepting import ANY_PORT, Ports, close_listener, connections_to
-from penstock.lane_servers.hand_shakes import HandShakes
+from penstock.state.remote.accepting import ANY_PORT, Ports, close_listener, connections_to
+from penstock.state.remote.hand_shakes import HandShakes
 
 Batches = list[pa.RecordBatch]
 

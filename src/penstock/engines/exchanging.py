@@ -18,7 +18,7 @@ from penstock.engines.reading import Reading, ReadingSlot
 from penstock.engines.requests import Batches, RowsRequest
 from penstock.epochs.bounds import Measured, measure_row, measured_in
 from penstock.epochs.program import Epoch, Program
-from penstock.lane_servers.accepting import ANY_PORT, Ports
+from penstock.state.remote.accepting import ANY_PORT, Ports
 
 Divide = Callable[[Program, pa.Table], list[pa.Table]]
 """Divides rows among the lanes to whose slots they go."""

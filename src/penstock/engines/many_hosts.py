@@ -29,8 +29,8 @@ from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import OUT, in_order_of_causes
 from penstock.errors import LaneMovedError
-from penstock.lane_servers.client import Address, end_servers
-from penstock.lane_servers.protocol import Located
+from penstock.state.remote.client import Address, end_servers
+from penstock.state.remote.protocol import Located
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock import errors
 from penstock.engines.port import TaskFailedError
 from penstock.errors import PenstockError, ProcessingError, text_of
-from penstock.lane_servers.secured import fill
+from penstock.state.remote.secured import fill
 
 _LONGEST = 4_000
 _FRAME = struct.Struct("!BQ")

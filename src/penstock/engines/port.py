@@ -19,7 +19,7 @@ from penstock.epochs.program import Epoch
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
 from penstock.errors import PenstockError
-from penstock.lane_servers.client import Address
+from penstock.state.remote.client import Address
 
 Batches = Sequence[pa.RecordBatch]
 OnProgress = Callable[[int, str, "int | None"], None]

@@ -25,7 +25,7 @@ from penstock.epochs.standing import Committed
 from penstock.epochs.stays import end_stays
 from penstock.epochs.tasks import run_step, run_whole
 from penstock.epochs.walk import Step
-from penstock.lane_servers.client import Address
+from penstock.state.remote.client import Address
 
 Batches = list[pa.RecordBatch]
 

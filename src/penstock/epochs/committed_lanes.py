@@ -12,9 +12,9 @@ from typing import Protocol
 
 from penstock.epochs.home import Home, lane_as_of, open_globals
 from penstock.epochs.program import Program
-from penstock.lane_servers.client import Address, LaneClients
-from penstock.lane_servers.protocol import GLOBALS, Locate, decode_located
 from penstock.state import LaneState, memory_engine
+from penstock.state.remote.client import Address, LaneClients
+from penstock.state.remote.protocol import GLOBALS, Locate, decode_located
 
 
 class CommittedLanes(Protocol):

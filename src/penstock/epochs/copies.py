@@ -22,11 +22,11 @@ from penstock.epochs.program import Program
 from penstock.epochs.shards import shards_of
 from penstock.epochs.standing import Committed, Found, attempted, has_known_commits, is_usable, offsets_left, standing
 from penstock.errors import TopicError
-from penstock.lane_servers.client import Address, LaneClient, RemoteEngine
 from penstock.state import EngineFactory, EngineKind, Head, LaneState
 from penstock.state.copies import CopyDirectory, Layout, Manifest
 from penstock.state.engines.lmdb import DATA_FILE
 from penstock.state.files import created, refuse_if_too_large
+from penstock.state.remote.client import Address, LaneClient, RemoteEngine
 
 _log = logging.getLogger(__name__)
 

@@ -25,10 +25,10 @@ from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.stores import OwnShard
-from penstock.plan import layout
 from penstock.records import NO_TIMESTAMP, Partition, RecordMetadata
 from penstock.state import FORMAT, Engine, EngineFactory, EngineKind, LaneState, memory_engine
 from penstock.topology import ProcessorNode, SourceNode
+from penstock.topology.plan import layout
 
 _log = logging.getLogger(__name__)
 

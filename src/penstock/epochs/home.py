@@ -19,8 +19,8 @@ from pathlib import Path
 from penstock import machine
 from penstock.epochs.program import Program
 from penstock.errors import FencedError, StateError
-from penstock.lane_servers.hosting import ensure_server
 from penstock.state import EngineFactory, EngineKind, LaneState, memory_engine
+from penstock.state.remote.hosting import ensure_server
 
 LOCK_TIMEOUT_S = 60
 _ATTEMPT = "#"

@@ -15,8 +15,8 @@ from penstock.epochs.home import Home, lane_as_of, open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.shards import lane_of, shard_of
 from penstock.errors import LaneMovedError
-from penstock.lane_servers.client import clients_of
 from penstock.state import LaneState, ShardState, let_threads_read, memory_engine
+from penstock.state.remote.client import clients_of
 
 
 def require_the_same(state: LaneState, assigned: Assignment) -> None:

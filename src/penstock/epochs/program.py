@@ -10,17 +10,17 @@ from typing import Any
 from penstock.epochs.exchanges import without_unread_values
 from penstock.epochs.shards import shard_of
 from penstock.handlers import ErrorHandlers
-from penstock.lane_servers.accepting import ANY_PORT, Ports
 from penstock.lanes.epoch import Catalogue
 from penstock.operators.table_joins import TableJoinSide
-from penstock.plan import Plan
 from penstock.records import NO_TIMESTAMP, Headers, Partition
 from penstock.serdes import Serde, String
 from penstock.serdes.registry.registry import Registry
 from penstock.state import EngineKind, Mark, StoreKind, StoreSpec, record_key
+from penstock.state.remote.accepting import ANY_PORT, Ports
 from penstock.timing import Watermark
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
 from penstock.topology.bindings import bound_nodes, bound_specs, changelog_topic
+from penstock.topology.plan import Plan
 
 _TIMES_BEHIND_KEY = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}
 """How many bytes of a changelog row follow the key."""

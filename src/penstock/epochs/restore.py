@@ -19,9 +19,9 @@ from penstock.epochs.hops import own_mark
 from penstock.epochs.program import Program
 from penstock.epochs.shards import shards_of
 from penstock.epochs.standing import Committed, Found, is_current, is_usable, of_shards, place_of
-from penstock.lane_servers.client import Address
 from penstock.records import NO_TIMESTAMP, ChangelogRows
 from penstock.state import MARK_LIFE_MS, LaneState, Mark, ShardState, StoreChanges, last_registers, retention_limit
+from penstock.state.remote.client import Address
 from penstock.topology.bindings import changelog_topic
 
 ReadChangelog = Callable[[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]], Iterable[ChangelogRows]]

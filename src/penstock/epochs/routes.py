@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.scalars import is_text
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.shards import shard_of, shard_of_partition
 from penstock.errors import FAILURES, RegistryError
+from penstock.expressions.columns.scalars import is_text
 from penstock.serdes import Serde, String
 
 

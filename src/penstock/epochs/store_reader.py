@@ -15,9 +15,9 @@ from penstock.epochs.committed_lanes import CommittedLanes
 from penstock.epochs.program import Program
 from penstock.epochs.shards import lane_of
 from penstock.errors import SerializationError, StateError
-from penstock.lane_servers.client import asking_to_retry
 from penstock.records import VersionedRecord, Windowed
 from penstock.state import LaneState, StoreKind, StoreSpec
+from penstock.state.remote.client import asking_to_retry
 
 _ROWS = 5_000
 _ATTEMPTS = 50

@@ -5,6 +5,6 @@ ways than by calling a function for each record.
 """
 
 from penstock.expressions import agg
-from penstock.expressions.columns import Expression, col, left, right, struct
+from penstock.expressions.expression import Expression, col, left, right, struct
 
 __all__ = ["Expression", "agg", "col", "left", "right", "struct"]

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.errors import TopologyError
 from penstock.errors.lines import user_line
-from penstock.expressions.columns import Expression, operand
+from penstock.expressions.expression import Expression, operand
 from penstock.expressions.nodes import Aggregate as AggregateNode
 from penstock.expressions.nodes import Function
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from penstock.expressions.nodes import Aggregate, Aggregates, Function
 from penstock.expressions.rows import Evaluate, evaluator
 from penstock.expressions.types import FIRST_INT64, FLOAT, LAST_INT64, NUMBER, SCALARS, Kind, fields_of
+from penstock.records import Results
 
 Keep = Callable[[Any], Any]
 """Returns a value as it is kept; raises if it cannot be."""
@@ -25,17 +26,6 @@ Step = Callable[[Any, Any, Any], Any]
 
 MOST_DISTINCT = 10_000
 """The most values that a group may have for their number to be kept: each new one writes all of them again."""
-
-
-class Results(dict[str, Any]):
-    """The results of aggregates, of which some follow from more than that; `states` has what each follows from.
-
-    To everyone but its aggregates and their store it is a dict of results.
-    """
-
-    __slots__ = ("states",)
-
-    states: dict[str, Any]
 
 
 class State(NamedTuple):

@@ -23,7 +23,7 @@ from penstock.kafka.producer import RowProducer
 from penstock.kafka.statistics import OnStatistics
 
 if TYPE_CHECKING:
-    from penstock.barrier import SourceOffset
+    from penstock.kafka.commit import SourceOffset
     from penstock.kafka.writers.publisher import SharedPublisher
 
 logger: logging.Logger = logging.getLogger(__name__)

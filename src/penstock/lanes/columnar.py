@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.columns.aggregation import can_fold
-from penstock.columns.documents import can_read
-from penstock.columns.evaluation import is_supported, paths_in
-from penstock.columns.frames import Path
-from penstock.columns.scalars import are_scalars
-from penstock.columns.steps import Columnar, Gather, Keep, Pass, Replace, Step, Unwrap
+from penstock.expressions.columns.aggregation import can_fold
+from penstock.expressions.columns.documents import can_read
+from penstock.expressions.columns.evaluation import is_supported, paths_in
+from penstock.expressions.columns.frames import Path
+from penstock.expressions.columns.scalars import are_scalars
+from penstock.expressions.columns.steps import Columnar, Gather, Keep, Pass, Replace, Step, Unwrap
 from penstock.expressions.nodes import Node as Expression
 from penstock.serdes import Json
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode

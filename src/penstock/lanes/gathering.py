@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.documents import read
-from penstock.columns.evaluation import holds, replaced
-from penstock.columns.frames import Frame
-from penstock.columns.scalars import are_scalars, read_scalars
-from penstock.columns.steps import Keep, Replace, Step
+from penstock.expressions.columns.documents import read
+from penstock.expressions.columns.evaluation import holds, replaced
+from penstock.expressions.columns.frames import Frame
+from penstock.expressions.columns.scalars import are_scalars, read_scalars
+from penstock.expressions.columns.steps import Keep, Replace, Step
 from penstock.lanes.columnar import ColumnarPath
 from penstock.lanes.entrances import has_replays
 from penstock.lanes.lane import Lane

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.columns.aggregation import Groups, fold, initials
-from penstock.columns.documents import reader
-from penstock.columns.frames import Frame
-from penstock.columns.scalars import is_text
-from penstock.columns.texts import documents
-from penstock.columns.vectors import DoubtError
+from penstock.expressions.columns.aggregation import Groups, fold, initials
+from penstock.expressions.columns.documents import reader
+from penstock.expressions.columns.frames import Frame
+from penstock.expressions.columns.scalars import is_text
+from penstock.expressions.columns.texts import documents
+from penstock.expressions.columns.vectors import DoubtError
 from penstock.expressions.nodes import Aggregates
 from penstock.lanes.columnar import ColumnarPath
 from penstock.lanes.lane import Lane

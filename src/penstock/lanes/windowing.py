@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.columns.aggregation import Groups, fold
-from penstock.columns.frames import Frame
-from penstock.columns.steps import Gather
-from penstock.columns.vectors import DoubtError
+from penstock.expressions.columns.aggregation import Groups, fold
+from penstock.expressions.columns.frames import Frame
+from penstock.expressions.columns.steps import Gather
+from penstock.expressions.columns.vectors import DoubtError
 from penstock.lanes.clocks import ObservedClock
 from penstock.lanes.lane import Lane
 from penstock.lanes.settling import Arrived, before, distinct, headers_at, latest, objects

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.columns.steps import Columnar, Gather, InWindows, Step
 from penstock.errors import FAILURES
+from penstock.expressions.columns.steps import Columnar, Gather, InWindows, Step
 from penstock.expressions.functions import Computed
 from penstock.expressions.nodes import Aggregates
 from penstock.operators.counts import one_more

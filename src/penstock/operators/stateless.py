@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from penstock.columns.steps import Columnar, Keep, Pass, Replace, Step, Unwrap
 from penstock.errors import FAILURES
+from penstock.expressions.columns.steps import Columnar, Keep, Pass, Replace, Step, Unwrap
 from penstock.expressions.functions import Computed
 from penstock.operators.results import PAIR, PAIRS, VALUES, explained
 from penstock.processor import Host, Operator, Wrap

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.columns.steps import Columnar, InWindows, Step
 from penstock.errors import FAILURES, TopologyError
+from penstock.expressions.columns.steps import Columnar, InWindows, Step
 from penstock.operators.aggregates import gathering
 from penstock.operators.drops import EXPIRED_WINDOW, NULL_KEY
 from penstock.operators.emission import by_value

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
 from penstock.errors import LaneMovedError, NotReadyError, QueryTimeoutError, StateError, UnknownStoreError
-from penstock.lane_servers.client import Address, LaneClients, RemoteSnapshots, asking_to_retry
 from penstock.queries.snapshots import Scan, Snapshot
 from penstock.state import Engine, EngineFactory, Snapshots, StoreKind, StoreSpec, by_query, memory_engine
+from penstock.state.remote.client import Address, LaneClients, RemoteSnapshots, asking_to_retry
 from penstock.topology import SourceNode
 
 _log = logging.getLogger(__name__)

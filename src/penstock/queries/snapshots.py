@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 
 from penstock.epochs.shards import lane_of
 from penstock.errors import QueryTimeoutError
-from penstock.lane_servers.client import asking_to_retry
 from penstock.serdes import Bytes
 from penstock.state import Engine, LaneState, ShardState, StoreKind, StoreSpec
+from penstock.state.remote.client import asking_to_retry
 
 T = TypeVar("T")
 

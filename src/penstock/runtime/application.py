@@ -21,7 +21,7 @@ from penstock.runtime.failures import explained
 from penstock.runtime.pausing import Pausable
 from penstock.runtime.querying import Queryable
 from penstock.runtime.resizing import Resizable
-from penstock.runtime.standby import has_lost
+from penstock.runtime.standby.standing_by import has_lost
 from penstock.runtime.start import Start, Started, Until
 from penstock.runtime.states import Listener, State, StateMachine
 from penstock.runtime.summary import Summarised

@@ -10,7 +10,7 @@ import logging
 
 from penstock import machine
 from penstock.observation import Recorder
-from penstock.runtime.epochs import Epochs
+from penstock.runtime.loop.epochs import Epochs
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.05

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from structlog.contextvars import bound_contextvars
 
 from penstock import machine
-from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.engines.exchanging import Ending
 from penstock.engines.port import Engine
@@ -26,52 +25,52 @@ from penstock.epochs.home import Home
 from penstock.epochs.program import GlobalTopics, Program
 from penstock.errors import ConfigError
 from penstock.handlers import ErrorHandlers
+from penstock.history.committed import places
+from penstock.history.past import Lost, lost_input
+from penstock.history.rehearsal import rehearse
+from penstock.history.renames import Renames
+from penstock.history.shards import settled
+from penstock.history.truth import Position, Truth, program_of
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, largest_record, reach_brokers
+from penstock.kafka.commit import Barrier
 from penstock.kafka.limits import SizeLimits, check_limits, default_size, size_of
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.preflight import Preflight
 from penstock.kafka.publishers import Publisher
 from penstock.kafka.records import RecordReader, read_records
 from penstock.kafka.topics import Topic, Topics
-from penstock.observation import Recorder
+from penstock.observation import Recorder, logs
+from penstock.observation.spans import Tracing
 from penstock.queries import CommittedState
 from penstock.records import Partition
-from penstock.runtime.announcement import Announcements, announce
-from penstock.runtime.beacon import Beacon
-from penstock.runtime.beyond import Beyond
-from penstock.runtime.committed import places
-from penstock.runtime.deliveries import Deliveries
-from penstock.runtime.dispatcher import Take
-from penstock.runtime.engine import Hosting, opening_hosts
-from penstock.runtime.epoch_size import TARGET_S, EpochSize
-from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
-from penstock.runtime.feed import FedJobs, Feed
-from penstock.runtime.followers import Follow, followed_by
-from penstock.runtime.input_stream import InputStream, report_lost
-from penstock.runtime.inputs import InputLoop
-from penstock.runtime.journal import phase_reporter
-from penstock.runtime.lag import follow_ends
-from penstock.runtime.lane_restore import LaneRestore
-from penstock.runtime.memory import default_epoch_bytes
-from penstock.runtime.migrations import Migrations
-from penstock.runtime.past import Lost, lost_input
-from penstock.runtime.publication import Check, Publication, facts_row
-from penstock.runtime.publishing import new_publisher
-from penstock.runtime.rehearsal import rehearse
-from penstock.runtime.renames import Renames
-from penstock.runtime.set_up import TaskSetUp
-from penstock.runtime.shards import settled
-from penstock.runtime.standby import Readiness, refuse_refused, stand_by
-from penstock.runtime.state_copies import state_copies
-from penstock.runtime.table_topics import global_tables
-from penstock.runtime.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
-from penstock.runtime.time_order import TimeOrder, is_timed
-from penstock.runtime.topic_watch import Growth, TopicWatch
-from penstock.runtime.truth import Position, Truth, program_of
+from penstock.runtime.beyond.deliveries import Deliveries
+from penstock.runtime.beyond.systems import Beyond
+from penstock.runtime.beyond.table_topics import global_tables
+from penstock.runtime.hosting.engine import Hosting, opening_hosts
+from penstock.runtime.hosting.followers import Follow, followed_by
+from penstock.runtime.hosting.lane_restore import LaneRestore
+from penstock.runtime.hosting.memory import default_epoch_bytes
+from penstock.runtime.hosting.migrations import Migrations
+from penstock.runtime.hosting.publishing import new_publisher
+from penstock.runtime.hosting.set_up import TaskSetUp
+from penstock.runtime.hosting.state_copies import state_copies
+from penstock.runtime.input.feed import FedJobs, Feed
+from penstock.runtime.input.input_stream import InputStream, report_lost
+from penstock.runtime.input.inputs import InputLoop
+from penstock.runtime.input.lag import follow_ends
+from penstock.runtime.input.time_order import TimeOrder, is_timed
+from penstock.runtime.input.topic_watch import Growth, TopicWatch
+from penstock.runtime.loop.dispatcher import Take
+from penstock.runtime.loop.epoch_size import TARGET_S, EpochSize
+from penstock.runtime.loop.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.runtime.loop.journal import phase_reporter
+from penstock.runtime.loop.publication import Check, Publication, facts_row
+from penstock.runtime.standby.announcement import Announcements, announce
+from penstock.runtime.standby.beacon import Beacon
+from penstock.runtime.standby.standing_by import Readiness, refuse_refused, stand_by
+from penstock.runtime.standby.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
 from penstock.settings import revealed
-from penstock.telemetry import logs
-from penstock.telemetry.spans import Tracing
 from penstock.topology import Topology
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ class Summary(Protocol):
 
 
 class Summarised:
-    """What a running application inherits to be shown; `penstock.notebooks.panel` shows more of it, and keeps it up to date."""
+    """What a running application inherits to be shown; `penstock.notebooks` shows more of it, and keeps it up to date."""
 
     def _repr_html_(self: Summary) -> str:
         recorder, state = self.recorder, self.state.value

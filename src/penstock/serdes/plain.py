@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.expressions.aggregation import Results
+from penstock.records import Results
 from penstock.serdes.serde import type_name
 
 JSON_NATIVES: frozenset[type] = frozenset({str, int, float, bool, type(None)})

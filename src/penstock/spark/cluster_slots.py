@@ -19,11 +19,11 @@ from penstock.engines.slots import Slot
 from penstock.epochs.packing import packed
 from penstock.epochs.program import Program
 from penstock.errors import ConfigError, LaneMovedError, PenstockError
-from penstock.lane_servers.client import Address, LaneClient
 from penstock.spark.context import LOOPBACK, Spark
 from penstock.spark.executors import EXECUTORS_TIMEOUT_S, active, address_of, by_host, inspected, refuse_unequal, settled
 from penstock.spark.lane_job import LaneJob
 from penstock.spark.registration import Registration
+from penstock.state.remote.client import Address, LaneClient
 
 _log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from typing import Protocol
 from penstock.epochs.committed_lanes import CommittedLanes, LocalLanes, RemoteLanes
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
-from penstock.lane_servers.protocol import Located
-from penstock.lane_servers.server import Server
-from penstock.lane_servers.visits import DriverVisit
 from penstock.state import Engine
+from penstock.state.remote.protocol import Located
+from penstock.state.remote.server import Server
+from penstock.state.remote.visits import DriverVisit
 
 _BYTES = 8
 

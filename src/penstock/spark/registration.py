@@ -21,9 +21,9 @@ from penstock.engines.messages import Kind, receive, send
 from penstock.engines.slots import Slot
 from penstock.engines.watching import Watch
 from penstock.errors import StateError
-from penstock.lane_servers.accepting import ANY_PORT, Ports, close_listener, connections_to
-from penstock.lane_servers.hand_shakes import HandShakes
 from penstock.spark.lane_task import Hello, decode_hello
+from penstock.state.remote.accepting import ANY_PORT, Ports, close_listener, connections_to
+from penstock.state.remote.hand_shakes import HandShakes
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from penstock.lanes.outbox import Row
 from penstock.lanes.position import RawRecord
 from penstock.lanes.sources import Intake
 from penstock.lanes.stores import OwnShard, Stores
-from penstock.plan import plan
 from penstock.queries import CommittedState, view
 from penstock.queries.snapshots import Snapshot
 from penstock.records import RecordMetadata
@@ -30,6 +29,7 @@ from penstock.state import Engine, EngineKind, LaneState, LaneView, ShardState, 
 from penstock.testing.queues import sections
 from penstock.topology import Topology
 from penstock.topology.nodes import Node
+from penstock.topology.plan import plan
 
 
 class OneShard:

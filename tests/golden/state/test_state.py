@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from penstock.epochs.program import lanes_topic
-from penstock.plan import facts, fingerprint, incompatibilities
-from penstock.runtime.past import past
-from penstock.runtime.savepoint_files import SavedTopic, SavepointDirectory
+from penstock.history.past import past
+from penstock.history.savepoint_files import SavedTopic, SavepointDirectory
 from penstock.state import FORMAT, EngineKind
 from penstock.topology.bindings import changelog_topic
+from penstock.topology.plan import facts, fingerprint, incompatibilities
 from tests.golden.state.keeper import HERE, LANES, Continued, Kafka, kept, release
 from tests.golden.state.write import BEFORE, INPUT_ID
 from tests.unit.epochs.application import ID, SHARDS, Application, Raw, by_key

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.barrier import CommitMetadata
 from penstock.epochs.program import lanes_topic
+from penstock.history.copying import batches_of
+from penstock.history.savepoint_files import Manifest, SavedOffset, SavedTopic, SavepointDirectory
+from penstock.kafka.commit import CommitMetadata
 from penstock.kafka.records import TopicRecord
-from penstock.plan import facts, fingerprint
-from penstock.runtime.copying import batches_of
-from penstock.runtime.savepoint_files import Manifest, SavedOffset, SavedTopic, SavepointDirectory
 from penstock.state import FORMAT, EngineKind, last_registers
 from penstock.topology.bindings import changelog_topic
+from penstock.topology.plan import facts, fingerprint
 from penstock.version import __version__
 from tests.golden.state.keeper import HERE, LANES, Continued, Kafka, kept, release
 from tests.unit.epochs.application import ID, SHARDS, Application, far_future, some_records

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lane_servers import hosting
+from penstock.state.remote import hosting
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.harness.spark_cluster import SparkCluster

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from penstock.barrier import SourceOffset
 from penstock.config import Config
 from penstock.epochs.wire import OUT
 from penstock.kafka.clients import consumer_settings, open_consumer
+from penstock.kafka.commit import SourceOffset
 from penstock.kafka.offsets import committed
 from penstock.kafka.publishers import TransactionalPublisher
 from verification.harness import topics

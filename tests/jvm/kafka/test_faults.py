@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.errors import BrokerError, CommitError, FencedError
 from penstock.kafka import publishers
+from penstock.kafka.commit import Barrier
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from tests.jvm.kafka.live_topics import at, config, hanging, new_topic, offset_of, publisher, rows, values, wait_until_settled
 from verification.harness import topics
@@ -205,7 +205,7 @@ def test_at_least_once_waits_for_a_broker_that_hangs(own: Broker, application: s
 
 VICTIM = """
 import sys
-from penstock.barrier import Barrier, SourceOffset
+from penstock.kafka.commit import Barrier, SourceOffset
 from penstock.kafka.publishers import TransactionalPublisher
 from tests.jvm.kafka.live_topics import config, rows
 servers, application, topic = sys.argv[1:]
@@ -218,7 +218,7 @@ for epoch in range(5):
 
 GIVING_UP = """
 import sys
-from penstock.barrier import Barrier, SourceOffset
+from penstock.kafka.commit import Barrier, SourceOffset
 from penstock.errors import PenstockError
 from penstock.kafka.publishers import TransactionalPublisher
 from tests.jvm.kafka.live_topics import config, rows

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from penstock.barrier import Barrier
 from penstock.config import Guarantee
+from penstock.kafka.commit import Barrier
 from penstock.kafka.publishers import publisher_of
 from tests.jvm.kafka.live_topics import at, config, new_topic, row, rows, values
 from verification.harness import topics

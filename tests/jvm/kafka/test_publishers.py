@@ -9,9 +9,9 @@ from os import urandom
 import pyarrow as pa
 import pytest
 
-from penstock.barrier import Barrier, Phase
 from penstock.config import Config
 from penstock.errors import CommitError, ConfigError, FencedError, ProductionError, TopicError
+from penstock.kafka.commit import Barrier, Phase
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from tests.jvm.kafka.live_topics import at, config, new_topic, offset_of, publisher, row, rows, values, wait_until_settled
 from verification.harness import topics

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.barrier import Barrier
 from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError
 from penstock.kafka.clients import open_admin, reach_brokers
+from penstock.kafka.commit import Barrier
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import InternalTopic, Topics
 from tests.jvm.kafka.live_topics import rows

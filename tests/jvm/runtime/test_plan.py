@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.commands import commands
-from penstock.plan import Verdict
+from penstock.topology.plan import Verdict
 from verification.harness import topics
 from verification.harness.broker import Broker
 from verification.operations.plan_cases import CASES, Case, run_case

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from penstock import App
 from penstock.cli.commands import commands
 from penstock.errors import StateError
-from penstock.runtime.savepoint_files import MANIFEST, SavepointDirectory
+from penstock.history.savepoint_files import MANIFEST, SavepointDirectory
 from tests.jvm.runtime.cases import LocalCase, counts_and_windows
 from verification.harness import topics
 from verification.harness.broker import Broker

@@ -14,8 +14,8 @@ import pytest
 
 from penstock import App, KStream, StreamsBuilder
 from penstock.errors import FencedError, IncompatibleTopologyError
+from penstock.history.rehearsal import rehearse
 from penstock.runtime.application import RunningApplication
-from penstock.runtime.rehearsal import rehearse
 from penstock.runtime.states import State
 from tests.jvm.runtime.cases import settings_of_a_case
 from verification.harness import topics

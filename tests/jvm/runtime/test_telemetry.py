@@ -107,7 +107,7 @@ def test_workers_lines_come_once_with_lane_and_epoch(lines: list[str]) -> None:
 
 
 def test_lines_of_the_epoch_thread_have_the_epoch_and_its_phase(lines: list[str]) -> None:
-    dropped = only(lines, "penstock.runtime.epochs")
+    dropped = only(lines, "penstock.runtime.loop.epochs")
     assert "dropped 1 records" in dropped["event"]
     assert (dropped["epoch"], dropped["phase"]) == (0, "check")
 

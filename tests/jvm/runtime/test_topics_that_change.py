@@ -19,9 +19,9 @@ from penstock.cli.commands import commands
 from penstock.config import Config
 from penstock.errors import StateError, TopicError
 from penstock.handlers import ErrorHandlers
-from penstock.plan import Verdict
+from penstock.history.rehearsal import rehearse
 from penstock.runtime.application import RunningApplication
-from penstock.runtime.rehearsal import rehearse
+from penstock.topology.plan import Verdict
 from tests.jvm.runtime.cases import settings_of_a_case
 from verification.harness import topics
 from verification.harness.broker import Broker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.barrier import CommitMetadata
+from penstock.kafka.commit import CommitMetadata
 from tests.jvm.runtime.test_life_cycle import START_S, finish, started
 from verification.harness import topics
 from verification.harness.broker import Broker

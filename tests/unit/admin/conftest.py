@@ -15,7 +15,7 @@ import pytest
 
 from penstock import App, StreamsBuilder, Topology
 from penstock.runtime import application as application_module
-from penstock.runtime.deliveries import Deliveries
+from penstock.runtime.beyond.deliveries import Deliveries
 from tests.unit.admin.clients import Application
 
 PATIENCE_S = 20

@@ -15,7 +15,7 @@ from penstock.admin.dashboard.snapshot import Span
 from penstock.engines.port import Whereabouts
 from penstock.epochs.wire import LaneReport
 from penstock.observation import EpochReport, PartitionReport
-from penstock.runtime.journal import AT_THE_BARRIER, BEFORE, CHECK, JOB, WAIT
+from penstock.runtime.loop.journal import AT_THE_BARRIER, BEFORE, CHECK, JOB, WAIT
 from penstock.runtime.states import State
 from tests.unit.admin.fake_application import FakeApplication, request, snapshot, under_load
 

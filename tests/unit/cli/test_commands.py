@@ -17,7 +17,7 @@ import penstock
 from penstock.app import App
 from penstock.cli.commands import commands
 from penstock.cli.plan_report import print_plan
-from penstock.plan import Changes, Decision, Verdict
+from penstock.topology.plan import Changes, Decision, Verdict
 from tests.unit.cli.calling import call
 
 APP = """

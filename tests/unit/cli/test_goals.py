@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cli.goals import goals_of
 from penstock.errors import ConfigError
-from penstock.runtime.rewind import Goal, To
+from penstock.history.rewind import Goal, To
 
 
 def test_each_topic_has_its_goal() -> None:

@@ -23,8 +23,8 @@ from penstock import (
     retry,
 )
 from penstock.errors import CircuitOpenError, ProcessingError, TopologyError
-from penstock.plan import plan
 from penstock.testing import FakeAsync, TopologyTestDriver
+from penstock.topology.plan import plan
 
 
 async def shout(value: str) -> str:

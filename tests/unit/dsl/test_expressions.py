@@ -31,10 +31,10 @@ from penstock import (
 )
 from penstock.errors import ProcessingError, TopologyError
 from penstock.expressions.functions import computed_in
-from penstock.plan import facts, fingerprint, incompatibilities
 from penstock.serdes import Json, String
 from penstock.testing import TopologyTestDriver
 from penstock.topology import ProcessorNode, SinkNode
+from penstock.topology.plan import facts, fingerprint, incompatibilities
 from tests.unit.dsl.running import run
 
 

@@ -29,10 +29,10 @@ from penstock import (
     until_window_closes,
 )
 from penstock.errors import SerializationError, TopologyError
-from penstock.plan import facts, incompatibilities
 from penstock.queries.forms import json_of
 from penstock.serdes import serde_of
 from penstock.testing import TopologyTestDriver
+from penstock.topology.plan import facts, incompatibilities
 from tests.unit.dsl.running import run
 
 GAP_MS = 10

@@ -10,7 +10,7 @@ from penstock import Topology
 from penstock.engines.many_hosts import ManyHosts
 from penstock.engines.one_host import OneHost
 from penstock.engines.slots import Slots
-from penstock.lane_servers.client import clients_of
+from penstock.state.remote.client import clients_of
 from tests.unit.engines.driving import Driven, InOneProcess
 from tests.unit.engines.lending import HostedSlots, LentSlots
 from tests.unit.engines.programs import TOPOLOGIES, installed

@@ -24,13 +24,13 @@ from penstock.epochs.program import Attempt, Epoch, Placement, Program, has_lane
 from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import Kind
-from penstock.lane_servers.client import LaneClients, RemoteSnapshots
+from penstock.history.committed import committed_state
+from penstock.history.past import Past
+from penstock.history.progress import Progress
 from penstock.records import Partition, Ranges
-from penstock.runtime.committed import committed_state
-from penstock.runtime.feedback import Feedback
-from penstock.runtime.past import Past
-from penstock.runtime.progress import Progress
+from penstock.runtime.loop.feedback import Feedback
 from penstock.state import EngineFactory, EngineKind, LaneState, Snapshots
+from penstock.state.remote.client import LaneClients, RemoteSnapshots
 from penstock.topology.bindings import changelog_topic
 from tests.unit.engines.lending import LentSlots
 from tests.unit.engines.programs import Lists, shards_in

@@ -20,7 +20,7 @@ from penstock.engines.requests import RestoreLane, RowsRequest
 from penstock.engines.slots import Slot, Slots
 from penstock.epochs.program import Program
 from penstock.epochs.restore import Restored
-from penstock.lane_servers.client import Address
+from penstock.state.remote.client import Address
 from tests.unit.epochs.forked import ForkedServers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

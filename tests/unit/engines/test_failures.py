@@ -20,10 +20,10 @@ from penstock.epochs.home import Home
 from penstock.epochs.program import Epoch, Program
 from penstock.errors import EpochTooLargeError, ProcessingError, StateError
 from penstock.records import Partition
-from penstock.runtime.dispatcher import Dispatcher, Offer
-from penstock.runtime.epoch_size import EpochSize
-from penstock.runtime.feed import FedJobs
-from penstock.runtime.feedback import Feedback
+from penstock.runtime.input.feed import FedJobs
+from penstock.runtime.loop.dispatcher import Dispatcher, Offer
+from penstock.runtime.loop.epoch_size import EpochSize
+from penstock.runtime.loop.feedback import Feedback
 from tests.unit.engines.driving import shown
 from tests.unit.engines.lending import LentSlots
 from tests.unit.engines.programs import Lists, contents, counted, installed, obedient
@@ -186,7 +186,7 @@ def test_an_unexpected_error_that_does_not_come_again_does_no_harm(
             lane.unlink(missing_ok=True)
 
     mending = Mending()
-    logger = logging.getLogger("penstock.runtime.dispatcher")
+    logger = logging.getLogger("penstock.runtime.loop.dispatcher")
     logger.addHandler(mending)
     try:
         found = Application(forked[1], program, orders()).run()

@@ -24,7 +24,7 @@ from penstock.engines.one_host import OneHost
 from penstock.engines.port import SlotLostError, TaskFailedError
 from penstock.engines.requests import Load
 from penstock.epochs.program import Epoch, Program
-from penstock.telemetry import logs
+from penstock.observation import logs
 from tests.unit.engines.lending import LentSlots
 from tests.unit.engines.programs import Lists, installed, nothing, obedient
 from tests.unit.epochs.application import Raw

@@ -21,9 +21,9 @@ from penstock.epochs.program import Epoch, Placement, Program
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import OUT
 from penstock.errors import LaneMovedError
-from penstock.lane_servers.protocol import Located
 from penstock.observation import Recorder
-from penstock.runtime.lane_restore import LaneRestore
+from penstock.runtime.hosting.lane_restore import LaneRestore
+from penstock.state.remote.protocol import Located
 from tests.unit.engines.driving import INPUTS, PARTITIONS, ignore
 from tests.unit.engines.programs import re_keyed, stateless
 from tests.unit.epochs.application import program_of

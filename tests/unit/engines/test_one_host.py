@@ -17,7 +17,7 @@ from penstock.engines.requests import RunEpoch, RunStep
 from penstock.epochs.bounds import measured_in
 from penstock.epochs.program import Attempt, Epoch, Program
 from penstock.epochs.wire import Kind, out_rows, reports_of
-from penstock.runtime.feedback import Feedback
+from penstock.runtime.loop.feedback import Feedback
 from tests.unit.engines.driving import INPUTS, PARTITIONS, shown
 from tests.unit.engines.lending import Dies, LentSlots
 from tests.unit.engines.programs import Lists, clocked, installed, re_keyed, stateless

@@ -17,13 +17,13 @@ from penstock.engines.exchange import Exchange
 from penstock.engines.many_hosts import ManyHosts
 from penstock.errors import PenstockError
 from penstock.handlers import ErrorHandlers
-from penstock.lane_servers.accepting import ANY_PORT, Ports, listener_at
-from penstock.lane_servers.protocol import Located
-from penstock.lane_servers.server import LaneServer, Server, Serving
-from penstock.lane_servers.visits import DriverVisit
-from penstock.runtime.truth import program_of
+from penstock.history.truth import program_of
 from penstock.spark.registration import Registration
 from penstock.state import memory_engine
+from penstock.state.remote.accepting import ANY_PORT, Ports, listener_at
+from penstock.state.remote.protocol import Located
+from penstock.state.remote.server import LaneServer, Server, Serving
+from penstock.state.remote.visits import DriverVisit
 from tests.unit.engines.programs import re_keyed
 
 HOST, KEY = "127.0.0.1", b"k" * 32

@@ -22,7 +22,7 @@ from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.errors import StateError, TopicError
 from penstock.observation import Recorder
 from penstock.records import ChangelogRows
-from penstock.runtime.lane_restore import LaneRestore
+from penstock.runtime.hosting.lane_restore import LaneRestore
 from tests.unit.engines.driving import ignore
 from tests.unit.engines.lending import LentSlots
 from tests.unit.epochs.application import Application, Place, some_records

@@ -23,7 +23,7 @@ from penstock.engines.requests import Load
 from penstock.engines.slots import Slot
 from penstock.engines.watching import Wait, Watch
 from penstock.errors import StateError
-from penstock.lane_servers.secured import secured
+from penstock.state.remote.secured import secured
 
 KEY = b"k" * 32
 PATIENCE_S = 20.0

@@ -24,15 +24,15 @@ from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers
+from penstock.history.committed import committed_state
+from penstock.history.past import Past
+from penstock.history.progress import Progress
 from penstock.lanes.outbox import Row
-from penstock.plan import plan
 from penstock.records import ChangelogRows
-from penstock.runtime.committed import committed_state
-from penstock.runtime.past import Past
-from penstock.runtime.progress import Progress
 from penstock.state import EPOCH, EngineKind, Mark, ShardState
 from penstock.testing import TopologyTestDriver
 from penstock.topology.bindings import changelog_topic
+from penstock.topology.plan import plan
 from verification.harness.rows import without_reports
 from verification.harness.tasks import Tasks
 

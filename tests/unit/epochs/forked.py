@@ -9,11 +9,11 @@ from multiprocessing.process import BaseProcess
 
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
-from penstock.lane_servers.server import LaneServer, Serving
+from penstock.state.remote.server import LaneServer, Serving
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    [__name__, "penstock.epochs.home", "penstock.lane_servers.server", "tests.unit.spark.without_java"]
+    [__name__, "penstock.epochs.home", "penstock.state.remote.server", "tests.unit.spark.without_java"]
 )
 
 

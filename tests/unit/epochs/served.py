@@ -13,11 +13,11 @@ from pathlib import Path
 from penstock.epochs.committed_lanes import RemoteLanes
 from penstock.epochs.home import Home
 from penstock.epochs.program import Program
-from penstock.lane_servers.client import Address
-from penstock.lane_servers.protocol import Located
-from penstock.lane_servers.server import LaneServer, Server, Serving
-from penstock.lane_servers.visits import DriverVisit
 from penstock.state import Engine, memory_engine
+from penstock.state.remote.client import Address
+from penstock.state.remote.protocol import Located
+from penstock.state.remote.server import LaneServer, Server, Serving
+from penstock.state.remote.visits import DriverVisit
 
 KEY = b"k" * 32
 ADDRESS = "127.0.0.1"

@@ -24,9 +24,9 @@ from penstock.epochs.sections import apply_section, run_section
 from penstock.epochs.shards import shards_of
 from penstock.epochs.standing import Committed
 from penstock.epochs.wire import in_order_of_causes, out, reports_of
-from penstock.lane_servers.client import clients_of
 from penstock.state import EngineFactory, EngineKind, Snapshots
 from penstock.state.copies import CopyDirectory, Layout
+from penstock.state.remote.client import clients_of
 from penstock.topology.bindings import changelog_topic
 from tests.unit.epochs.application import ID, SHARDS, Application, Raw, changelog_rows, every_kind_of_store
 from tests.unit.epochs.forked import ForkedServers

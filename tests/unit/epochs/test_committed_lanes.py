@@ -17,10 +17,10 @@ from penstock.epochs.committed_lanes import CommittedLanes, LocalLanes
 from penstock.epochs.program import Program
 from penstock.epochs.store_reader import read_store, schema_of
 from penstock.errors import NotReadyError
-from penstock.lane_servers import visits
-from penstock.lane_servers.client import Address
-from penstock.lane_servers.protocol import Get, Located, Measure, Page
 from penstock.state import Engine, EngineKind, LaneState, memory_engine
+from penstock.state.remote import visits
+from penstock.state.remote.client import Address
+from penstock.state.remote.protocol import Get, Located, Measure, Page
 from tests.unit.epochs.application import Application, Raw, program_of
 from tests.unit.epochs.served import moved_to_hosts, remote_lanes
 from tests.unit.epochs.test_global_tables import topology as with_a_global_table

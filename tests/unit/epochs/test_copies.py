@@ -17,9 +17,9 @@ from penstock.epochs.program import Program
 from penstock.epochs.restore import Restored, restore_lane
 from penstock.epochs.standing import Committed
 from penstock.errors import LaneMovedError
-from penstock.lane_servers.client import RemoteEngine, clients_of
 from penstock.state import MARK_LIFE_MS, EngineFactory, EngineKind, LaneState, Mark, Snapshots, SpaceBatch
 from penstock.state.copies import CopyDirectory, Layout
+from penstock.state.remote.client import RemoteEngine, clients_of
 from tests.unit.epochs.application import ID, SHARDS, Application, by_key, driven, far_future, some_records
 from tests.unit.epochs.spread import KEY, SpreadApplication
 

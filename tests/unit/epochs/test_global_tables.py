@@ -19,7 +19,7 @@ from penstock.epochs.wire import Kind, decode_control
 from penstock.errors import ProcessingError, StateError, TopicError
 from penstock.handlers import ErrorHandlers
 from penstock.records import Headers
-from penstock.runtime.feedback import Feedback
+from penstock.runtime.loop.feedback import Feedback
 from penstock.state import FORMAT, LaneState
 from tests.unit.epochs.application import program_of
 

@@ -12,8 +12,8 @@ import pytest
 from penstock import KStream, StreamsBuilder, Topology
 from penstock.errors import TopologyError
 from penstock.operators.schedules import LATE_MS, MOST_AT_ONCE
-from penstock.plan import plan
 from penstock.testing import TopologyTestDriver
+from penstock.topology.plan import plan
 from tests.unit.epochs.application import Application, Raw
 
 NOON = 1_780_000_000_000

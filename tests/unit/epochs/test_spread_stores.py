@@ -15,10 +15,10 @@ from penstock import Topology
 from penstock.epochs import hops, store_reader
 from penstock.epochs.store_reader import read_store
 from penstock.errors import LaneMovedError, NotReadyError, StateError
-from penstock.lane_servers.protocol import Located
 from penstock.queries.committed import CommittedState
 from penstock.queries.snapshots import Snapshot
 from penstock.serdes import Bytes
+from penstock.state.remote.protocol import Located
 from tests.unit.epochs.application import Raw, by_key, driven, every_kind_of_store, some_records
 from tests.unit.epochs.served import remote_lanes
 from tests.unit.epochs.spread import SpreadApplication

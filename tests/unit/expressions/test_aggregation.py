@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from penstock import agg, col
 from penstock.errors import SerializationError
 from penstock.expressions.agg import Aggregate
+from penstock.expressions.aggregates_serde import AggregatesSerde
 from penstock.expressions.aggregation import MOST_DISTINCT, STATES
 from penstock.expressions.functions import Computed, Form
 from penstock.expressions.nodes import Aggregate as AggregateNode
 from penstock.expressions.nodes import Aggregates, Function, Node
 from penstock.serdes import Json
-from penstock.serdes.aggregates import AggregatesSerde
 from tests.unit.expressions.interpreter import fold
 from tests.unit.expressions.trees import COLUMNS, RECORDS, TREES
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from penstock.barrier import SourceOffset
 from penstock.errors import BrokerError, CommitError, ConfigError, FencedError, TopicError
+from penstock.kafka.commit import SourceOffset
 from penstock.kafka.writers.batches import Format
 from penstock.kafka.writers.brokers import Brokers, NoAnswerError
 from penstock.kafka.writers.transactions import Transactions

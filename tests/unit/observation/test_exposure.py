@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 
 from penstock import Failure, StreamsBuilder, Topology, dead_letter, log_and_continue
-from penstock.barrier import Barrier, SourceOffset
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
 from penstock.handlers import DeadLetter, ErrorHandlers
+from penstock.history.progress import Progress
+from penstock.kafka.commit import Barrier, SourceOffset
 from penstock.observation import Recorder
 from penstock.observation.metrics import Metrics
-from penstock.runtime import agenda
-from penstock.runtime.epoch_size import EpochSize
-from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
-from penstock.runtime.progress import Progress
-from penstock.runtime.publication import Publication
+from penstock.runtime.loop import agenda
+from penstock.runtime.loop.epoch_size import EpochSize
+from penstock.runtime.loop.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.runtime.loop.publication import Publication
 from penstock.timing import bounded_disorder
 from tests.unit.epochs.application import Application, Raw
 

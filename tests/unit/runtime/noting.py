@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 
 from penstock import Processor, StreamsBuilder, Topology, machine
-from penstock.barrier import Barrier, SourceOffset
 from penstock.epochs.bounds import Measured, measure_row
 from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, rows_about
 from penstock.errors import EpochTooLargeError
+from penstock.history.progress import Progress
+from penstock.kafka.commit import Barrier, SourceOffset
 from penstock.observation import Recorder
 from penstock.records import Partition
-from penstock.runtime.epoch_size import EpochSize
-from penstock.runtime.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
-from penstock.runtime.progress import Progress
-from penstock.runtime.publication import Publication
+from penstock.runtime.loop.epoch_size import EpochSize
+from penstock.runtime.loop.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
+from penstock.runtime.loop.publication import Publication
 from penstock.timing import monotonous
 from tests.unit.epochs.application import program_of
 

@@ -19,7 +19,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.observation import health as health_module
 from penstock.runtime import application as application_module
 from penstock.runtime.application import RunningApplication
-from penstock.runtime.deliveries import Deliveries
+from penstock.runtime.beyond.deliveries import Deliveries
 from penstock.runtime.hooks import Hooks
 from penstock.runtime.states import State
 from verification.harness.processes import wait_until

@@ -12,7 +12,7 @@ from penstock.config import Config
 from penstock.epochs.program import Program
 from penstock.epochs.shards import shards_of
 from penstock.handlers import ErrorHandlers
-from penstock.runtime.truth import program_of
+from penstock.history.truth import program_of
 
 
 def program(directory: Path, **settings: Any) -> Program:

@@ -7,7 +7,7 @@ import pytest
 from penstock.epochs.wire import Control
 from penstock.errors import BrokerError, CommitError
 from penstock.observation import Recorder
-from penstock.runtime.epoch_size import EpochSize
+from penstock.runtime.loop.epoch_size import EpochSize
 from tests.unit.runtime.noting import A0, START, Clock, Noted, ends, epochs_of
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.expressions.aggregates_serde import AggregatesSerde
 from penstock.expressions.nodes import Function
 from penstock.serdes import (
     Boolean,
@@ -25,7 +26,6 @@ from penstock.serdes import (
     ValueAndTimestampSerde,
     Void,
 )
-from penstock.serdes.aggregates import AggregatesSerde
 
 SERDES: list[Serde[Any]] = [
     AggregatesSerde(Json(), {"x": Function.MEAN, "y": Function.TOP, "z": Function.COUNT_DISTINCT}),

@@ -26,10 +26,10 @@ from penstock.engines.port import LateError, SlotLostError
 from penstock.engines.requests import Load
 from penstock.engines.serving import Totals
 from penstock.errors import StateError
-from penstock.lane_servers.hand_shakes import HandShakes
 from penstock.spark import registration as module
 from penstock.spark.lane_task import Hello, LaneTask, address_here, introduce
 from penstock.spark.registration import Registration
+from penstock.state.remote.hand_shakes import HandShakes
 from tests.unit.engines.programs import nothing, stateless
 from tests.unit.epochs.application import program_of
 

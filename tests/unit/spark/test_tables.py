@@ -12,10 +12,10 @@ import pytest
 
 from penstock.engines import serving
 from penstock.errors import NotReadyError, UnknownStoreError
-from penstock.lane_servers.protocol import Located
 from penstock.spark.lane_finders import LanesHere, LanesOnHosts, lanes_here
 from penstock.spark.tables import StoreTables, quoted, reading_task
 from penstock.state import memory_engine
+from penstock.state.remote.protocol import Located
 from tests.unit.epochs.application import Application, Raw
 from tests.unit.epochs.served import ADDRESS, KEY, moved_to_hosts
 from tests.unit.spark.without_java import broadcast_of

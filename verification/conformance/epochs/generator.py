@@ -123,7 +123,7 @@ def case(seed: int, index: int) -> EpochCase:
         generator.compose(draft, focus, {**OPERATORS, focus: _aggregates} if focus == AGGREGATES else OPERATORS)
     shards = dice.choice((1, 2, 2, 3, 4, 5, 8))
     in_flight = Random(f"in flight/{seed}/{index}").choice((0, 1, 2))
-    columns = focus == AGGREGATES or Random(f"columns/{seed}/{index}").random() < 0.5
+    columns = focus == AGGREGATES or Random(f"expressions/columns/{seed}/{index}").random() < 0.5
     drafted = EpochCase(
         f"{seed}/{index}", tuple(draft.ops), (), draft.topics, kind, shards=shards, in_flight=in_flight, columns=columns
     )

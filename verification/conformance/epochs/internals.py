@@ -32,6 +32,11 @@ from penstock.epochs.restore import restore_lane
 from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandler, ErrorHandlers, log_and_continue, log_and_fail, retry
+from penstock.history.committed import committed_state
+from penstock.history.past import Past
+from penstock.history.progress import Progress
+from penstock.history.shards import settled
+from penstock.history.truth import Truth
 from penstock.kafka.partitioner import with_all_names, with_partitions
 from penstock.kafka.topics import Topic
 from penstock.lanes import gathering
@@ -45,18 +50,13 @@ from penstock.lanes.punctuation import Punctuators
 from penstock.lanes.residents import Residents
 from penstock.lanes.stores import OwnShard
 from penstock.operators.foreign_keys import SubscriptionSend
-from penstock.plan import Plan
-from penstock.plan import plan as plan_of
 from penstock.records import NO_TIMESTAMP, ChangelogRows, Headers, RecordMetadata, ValueAndTimestamp
-from penstock.runtime.committed import committed_state
-from penstock.runtime.past import Past
-from penstock.runtime.progress import Progress
-from penstock.runtime.shards import settled
-from penstock.runtime.truth import Truth
 from penstock.state import EngineKind, LaneState, Mark, StoreKind, StoreSpec, last_registers, memory_engine
 from penstock.state.bounds import MAX_TIME
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology
 from penstock.topology.bindings import changelog_topic
+from penstock.topology.plan import Plan
+from penstock.topology.plan import plan as plan_of
 from verification.conformance.epochs.living import Living
 from verification.conformance.epochs.router import SINK_PARTITIONS, Arrived, Origin
 from verification.harness.rows import without_reports

@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "a new application has eight shards at least, whatever its topics",
-        "runtime/shards.py",
+        "history/shards.py",
         '    return widths[widest], f"as its',
         '    return max(8, widths[widest]), f"as its',
     ),
@@ -201,7 +201,7 @@ MUTANTS = (
     ),
     Mutant(
         "in columns, the first value is the last one",
-        "columns/aggregation.py",
+        "expressions/columns/aggregation.py",
         "[each is None for each in old], old, np.minimum, LAST_INT64)",
         "[each is None for each in old], old, np.maximum, -1)",
     ),

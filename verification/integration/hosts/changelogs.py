@@ -9,8 +9,8 @@ from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restore import restore_lane
 from penstock.epochs.standing import Committed
+from penstock.history.committed import places
 from penstock.records import ChangelogRows, Partition
-from penstock.runtime.committed import places
 from penstock.state import REGISTERS
 from penstock.topology.bindings import changelog_topic
 

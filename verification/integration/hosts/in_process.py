@@ -22,11 +22,11 @@ from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.shards import shards_of
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers
-from penstock.plan import plan
 from penstock.records import NO_TIMESTAMP, Partition
 from penstock.state import EngineKind
 from penstock.timing import WatermarkTracker
 from penstock.topology import SourceNode, Topology
+from penstock.topology.plan import plan
 from verification.harness.rows import without_reports
 from verification.integration.contents import contents, restored
 from verification.integration.cut import LANES, Cut

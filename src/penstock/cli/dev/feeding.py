@@ -14,10 +14,10 @@ from penstock.cli.samples.records import Sample, Samples, source_of
 from penstock.config import Config
 from penstock.epochs.wire import OUT
 from penstock.errors import BrokerError, ConfigError, SerializationError
+from penstock.history.truth import Truth, program_of
 from penstock.kafka.clients import producer_settings, reach_brokers
 from penstock.kafka.producer import RowProducer
 from penstock.kafka.topics import InternalTopic, Topics
-from penstock.runtime.truth import Truth, program_of
 from penstock.serdes import Serde
 from penstock.topology import SourceNode
 

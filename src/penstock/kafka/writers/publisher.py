@@ -17,7 +17,7 @@ from penstock.kafka.writers.writer import Writer
 from penstock.settings import revealed
 
 if TYPE_CHECKING:
-    from penstock.barrier import SourceOffset
+    from penstock.kafka.commit import SourceOffset
 
 
 class Writing(NamedTuple):

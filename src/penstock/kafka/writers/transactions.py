@@ -22,7 +22,7 @@ from penstock.kafka.writers.writer import Writer
 from penstock.records import Partition
 
 if TYPE_CHECKING:
-    from penstock.barrier import SourceOffset
+    from penstock.kafka.commit import SourceOffset
 
 _END = "\0"
 """confluent-kafka commits metadata with this end, and reads beyond it if it is not there."""

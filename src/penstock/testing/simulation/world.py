@@ -24,14 +24,14 @@ from penstock.app import App
 from penstock.config import Config
 from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.errors import EpochTooLargeError
+from penstock.history.truth import Truth
 from penstock.kafka import opening
 from penstock.records import Partition
-from penstock.runtime import engine
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.hooks import Hooks
+from penstock.runtime.hosting import engine
 from penstock.runtime.start import Start
 from penstock.runtime.states import State
-from penstock.runtime.truth import Truth
 from penstock.testing.simulation.client import Way
 from penstock.testing.simulation.clients import SimulatedClients
 from penstock.testing.simulation.hosts import SimulatedEngine

@@ -10,9 +10,9 @@ from penstock.operators.foreign_keys import ResponseJoin
 from penstock.operators.joins import StreamStreamJoin
 from penstock.operators.stream_tables import StreamGlobalTableJoin, StreamTableJoin
 from penstock.operators.table_joins import TableJoinSide
-from penstock.plan import plan
 from penstock.state import StoreKind
 from penstock.topology import ProcessorNode, SourceNode, Topology
+from penstock.topology.plan import plan
 from verification.integration.inputs import EVERYWHERE, SHARDS
 from verification.integration.scenario import Scenario, Setup
 from verification.integration.scenarios import BY_NAME, SCENARIOS

@@ -1,0 +1,1 @@
+"""What earlier starts have left in Kafka, and what changes it: position, plan of an edit, renames, savepoints, reset."""

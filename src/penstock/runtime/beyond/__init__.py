@@ -1,0 +1,1 @@
+"""Systems other than Kafka: what is loaded from them, and delivered to them."""

@@ -1,0 +1,1 @@
+"""Where lanes run, and how they get there: the engine, restores, migrations, copies."""

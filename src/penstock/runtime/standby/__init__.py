@@ -1,0 +1,1 @@
+"""An instance that waits to take over from the active one."""

@@ -1,1 +1,0 @@
-"""What an application reports while it runs: logs and traces."""

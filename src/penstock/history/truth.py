@@ -28,6 +28,7 @@ from penstock.history.committed import (
     LogRows,
     committed_state,
     facts_in,
+    places,
     refuse_incompatible,
     refuse_incomplete_restore,
     refuse_lost_changelogs,
@@ -183,6 +184,10 @@ class Truth:
         """The partitions from which shards are restored: those of the stores' changelogs, and of the lanes' topic."""
         topics = [lanes_topic(self._id), *(changelog_topic(self._id, store) for store in self.program.logged_stores)]
         return [(topic, shard) for topic in topics for shard in range(self.program.shards)]
+
+    def changelog_ends(self) -> dict[str, int]:
+        """Request where the changelogs end, by `topic/partition` as in marks."""
+        return places(self._topics.end_offsets(self.changelogs))
 
     def source_of(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the index of the source that reads each topic in epochs; global topics are not read in epochs."""

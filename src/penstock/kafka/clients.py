@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -15,7 +15,10 @@ from penstock.errors import ConfigError
 from penstock.kafka.failures import configured_wrongly, failure, translated
 from penstock.kafka.opening import clients
 from penstock.kafka.statistics import OnStatistics, with_statistics
+from penstock.records import Partition
 from penstock.settings import CLIENTS, revealed
+
+T = TypeVar("T")
 
 LARGEST_BATCH = 1_000_000
 DEFAULT_MESSAGE_BYTES = 1_000_000
@@ -82,6 +85,17 @@ def input_settings(config: Config, group_id: str) -> dict[str, Any]:
     """Settings of the consumers that read the source topics."""
     isolation = {} if config.guarantee is Guarantee.EXACTLY_ONCE else {"isolation.level": "read_uncommitted"}
     return {**_INPUT_CONSUMER, **isolation, **_shared(config), **_only_for("main.consumer.", config), "group.id": group_id}
+
+
+Read = Callable[[Mapping[str, str], Mapping[Partition, int], Mapping[Partition, int], int], T]
+"""`read(settings, positions, ends, timeout_ms)`."""
+
+
+def for_tasks(config: Config, group_id: str, read: Read[T]) -> Callable[[Mapping[Partition, int], Mapping[Partition, int]], T]:
+    """Return the function by which tasks read from positions to ends: `read`, with its settings, secrets included."""
+    settings = revealed(consumer_settings(config, group_id))  # tasks need them, but pickling would hide secrets
+    timeout_ms = config.broker_timeout_ms
+    return lambda positions, ends: read(settings, positions, ends, timeout_ms)
 
 
 def for_client(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,40 +1,34 @@
-"""`RunningApplication`: an application in this process, from start to shutdown."""
+"""`RunningApplication`: an application in this process, as users see it: it is waited for, paused, resized, queried and ended."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import Protocol
-
-from structlog.contextvars import bind_contextvars
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import machine
 from penstock.config import Config
 from penstock.deferred_pandas import defer_pandas
-from penstock.engines.port import STUCK, Whereabouts
-from penstock.errors import PenstockError, StalledError
+from penstock.engines.port import Whereabouts
+from penstock.errors import NotReadyError
 from penstock.handlers import ErrorHandlers
 from penstock.observation import EpochReport, Health, Indicator, Recorder, RestoreReport
-from penstock.runtime.failures import explained
-from penstock.runtime.pausing import Pausable
-from penstock.runtime.querying import Queryable
-from penstock.runtime.resizing import Resizable
-from penstock.runtime.standby.standing_by import has_lost
-from penstock.runtime.start import Start, Started, Until
+from penstock.queries import CommittedState, QueryResult, ask, view
+from penstock.runtime.input.opening import Until
+from penstock.runtime.life import Hooked, Life
+from penstock.runtime.start import Start, Started
 from penstock.runtime.states import Listener, State, StateMachine
-from penstock.runtime.summary import Summarised
+from penstock.runtime.summary import summary
+from penstock.timing import Duration, duration_ms
 from penstock.topology import Topology
 
-_log = logging.getLogger(__name__)
-_TICK_S = 0.05
-_GRACE_S = 3.0
-"""How long a stalled application only reports that it is stalled, so that probes see it, before it ends."""
-_NAMED = 10
-"""How many lanes an error names."""
-_GIVE_WAY_S = 1.0
-"""How long an instance that was fenced during its takeover lets the other one announce itself."""
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.spark.context import DataFrame
+
+_LOOK_S = 0.05
 
 
 class Companions(Protocol):
@@ -66,7 +60,7 @@ class Companions(Protocol):
         """Called when an epoch is committed."""
 
 
-class RunningApplication(Summarised, Pausable, Resizable, Queryable):
+class RunningApplication:
     """A started application; as a context manager, it is closed at the end of the block.
 
     Epochs run in a thread of their own. `wait` waits until the application has ended, and raises the error that ended it.
@@ -83,29 +77,32 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
         listeners: tuple[Listener, ...] = (),
     ) -> None:
         defer_pandas()
-        Pausable.__init__(self, application_id, Recorder())
-        Resizable.__init__(self, is_bounded=until is not None)
+        self.application_id = application_id
         self.topology = topology
         self.handlers = handlers
-        self.config: Config = config
-        self._hooks = hooks
+        self.recorder: Recorder = Recorder()
         self.recorder.listen(hooks.on_epoch)
         self.recorder.listen_to_restore(hooks.on_restore)
         timeout_s = config.epoch_timeout_ms / 1000
         self.health: Health = Health(self.recorder, lambda: self.state.value, timeout_s, indicators=hooks.indicators)
         if config.tokens is not None:
             self.health.indicators["token provider"] = config.tokens.problem
-        self._states = StateMachine((*listeners, hooks.on_state))
-        self._starting = Start(application_id, topology, handlers, config, self.recorder)
-        self._until = until
-        self._started: Started | None = None
-        self._failure: PenstockError | None = None
-        self._stop = machine.event()
-        self._thread = machine.thread(self._run, f"penstock-{application_id}")
-        self._watching = machine.thread(self._watch, f"penstock-{application_id}-watch")
-        self._at_end: list[Callable[[], None]] = []
         self.admin_url: str | None = None
         """The address of the admin server; None without one."""
+        self._states = StateMachine((*listeners, hooks.on_state))
+        moments = (hooks.pre_start, hooks.post_start, hooks.pre_stop, hooks.post_stop)
+        hooked = Hooked(*(partial(moment, self) for moment in moments))
+        self._life = Life(self._begin, config, until, hooked, self._states, self.recorder, self.health)
+
+    def _begin(self, config: Config) -> Start:
+        return Start(self.application_id, self.topology, self.handlers, config, self.recorder)
+
+    # ---- its life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> Config:
+        """The settings, with the current number of lanes if it was changed."""
+        return self._life.config
 
     @property
     def state(self) -> State:
@@ -115,7 +112,8 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
     @property
     def epoch(self) -> int:
         """The committed epoch; -1 before the first commit."""
-        return -1 if self._started is None else self._started.epochs.progress.epoch
+        started = self._life.started
+        return -1 if started is None else started.epochs.progress.epoch
 
     @property
     def whereabouts(self) -> Whereabouts | None:
@@ -124,13 +122,12 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
 
     def start(self) -> RunningApplication:
         """Start, without waiting."""
-        self._thread.start()
-        self._watching.start()
+        self._life.start()
         return self
 
     def at_end(self, close: Callable[[], None]) -> None:
         """Call `close` when the application has ended, for whatever reason."""
-        self._at_end.append(close)
+        self._life.end.at(close)
 
     def wait_until_running(self, timeout_s: float | None = None) -> bool:
         """Wait until records are being processed; return whether they are in time. Raises if the start has failed."""
@@ -142,20 +139,21 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; return whether it has come. Raises the error that ended the application, if any."""
-        if not self._ended.wait(timeout_s):
+        end = self._life.end
+        if not end.event.wait(timeout_s):
             return False
-        if self._failure is not None:
-            raise self._failure
+        if end.failure is not None:
+            raise end.failure
         return True
 
     def stop(self) -> None:
         """Request the shutdown, without waiting; the current epoch is committed first."""
-        self._stop.set()
+        self._life.stop()
 
     def close(self) -> None:
         """Stop, and wait for the end."""
         self.stop()
-        self._ended.wait()
+        self._life.end.event.wait()
 
     def __enter__(self) -> RunningApplication:  # noqa: PYI034 - Self is not in Python 3.10
         return self
@@ -163,131 +161,119 @@ class RunningApplication(Summarised, Pausable, Resizable, Queryable):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _run(self) -> None:
-        try:
-            bind_contextvars(**self._starting.labels)
-            self._hooks.pre_start(self)
-            while self._started is None:
-                if self.config.standby:
-                    self._states.enter(State.STANDBY)
-                    if not self._starting.stand_by(self._stop):
-                        break
-                self._states.enter(State.REBALANCING)
-                try:
-                    self._started = self._starting.run(self._until)
-                    wanted = self._process(self._started)
-                except Exception as error:
-                    if not (self.config.standby and has_lost(error, self.recorder.totals.epochs)):
-                        raise
-                    _log.warning("standing by again, because another standby was faster: %s", error)
-                    self._begin_anew(_GIVE_WAY_S)
-                else:
-                    if wanted is not None and not self._stop.is_set():
-                        _log.info("changing from %d to %d lanes", self.lanes, wanted)
-                        self._started.epochs.stop()
-                        self.config = replace(self.config, lanes=wanted)
-                        self._begin_anew()
-            self._states.enter(State.PENDING_SHUTDOWN)
-            self._hooks.pre_stop(self)
-            if self._started is not None:
-                self._started.epochs.stop()
-                if self._until is not None:
-                    self._started.deliveries.finish(self._stop)
-        except BaseException as error:  # noqa: BLE001 - raised by `wait`
-            if self._ended.is_set():  # `_watch` has already ended it as stalled
-                return
-            self._fail(error)
-            self._hooks.pre_stop(self)
-        _close_all(reversed(self._starting.closers))
-        self._hooks.post_stop(self)
-        self._end()
+    # ---- pauses, and the number of lanes ----------------------------------------------------------------------------------
 
-    def _begin_anew(self, after_s: float = 0) -> None:
-        """Close the parts of a start, and prepare another one."""
-        if self.state is State.RUNNING:
-            self._hooks.pre_stop(self)
-        _close_all(reversed(self._starting.closers))
-        self._started = self._epochs = None
-        self.recorder.begin_anew()
-        self._stop.wait(after_s)
-        self._starting = Start(self.application_id, self.topology, self.handlers, self.config, self.recorder)
-        bind_contextvars(**self._starting.labels)
+    def pause(self) -> None:
+        """Begin no further epoch until `resume`, without waiting; those that have begun are committed.
 
-    def _fail(self, error: BaseException) -> None:
-        self._failure = explained(error, self.config.state_dir)
-        if self._failure is not error:
-            self._failure.__cause__ = error
-        self.recorder.failure = self._failure
-        self._states.enter(State.PENDING_ERROR)
+        Everything else goes on: queries and probes are answered, connections stay open, and `stop` works. What becomes due by the
+        clock meanwhile comes after the pause. A pause during the start begins when the start is complete; a restart ends it.
+        Pausing twice, or resuming what is not paused, does nothing.
 
-    def _end(self) -> None:
-        if self._ended.is_set():
-            return
-        _close_all(self._at_end)
-        self._states.enter(State.NOT_RUNNING if self._failure is None else State.ERROR)
-        self._ended.set()
-
-    def _watch(self) -> None:
-        """End an application whose epoch does not end, or whose restore stands still: the thread that runs it cannot notice.
-
-        Nothing is closed and no plug-in is called, because a call to Spark or a broker may hang as well.
+        Example:
+            >>> running.pause()  # doctest: +SKIP
+            >>> running.wait_until_paused(60)  # doctest: +SKIP
+            True
+            >>> running.resume()  # doctest: +SKIP
         """
-        while not self._ended.wait(min(1.0, self.health.epoch_timeout_s / 10)):
-            limit = self.health.may_be_still_s
-            if self.health.still_for() < limit + _GRACE_S:
-                continue
-            if self._failure is None:
-                self._fail(StalledError(_stalled(self.recorder, limit)))
-            self._end()
-            return
+        self._life.pause.change(is_paused=True)
 
-    def _process(self, started: Started) -> int | None:
-        """Run epochs until a stop is requested, the bounds of the run are reached, or there is to be another number of lanes.
+    def resume(self) -> None:
+        """End a pause."""
+        self._life.pause.change(is_paused=False)
 
-        Return that number, None without one.
+    @property
+    def is_paused(self) -> bool:
+        """Whether a pause was requested; epochs that had begun may still run."""
+        return self.recorder.is_paused
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it is paused, and all epochs are committed."""
+        return self._life.pause.is_at_rest
+
+    def wait_until_paused(self, timeout_s: float | None = None) -> bool:
+        """Wait until it `is_at_rest`; return whether it is: not if the time is over, or it was resumed or has ended."""
+        deadline = None if timeout_s is None else machine.monotonic() + timeout_s
+        while self.is_paused and not self.is_at_rest and (deadline is None or machine.monotonic() < deadline):
+            if self._life.end.event.wait(_LOOK_S):
+                return False
+        return self.is_at_rest
+
+    @property
+    def lanes(self) -> int | None:
+        """The number of lanes, the last one while it starts again; None before the first start is complete."""
+        return self._life.lanes.current
+
+    @property
+    def shards(self) -> int | None:
+        """The number of shards, which is the most lanes that are possible; None before the first start is complete."""
+        return self._life.lanes.shards
+
+    def change_lanes(self, lanes: int) -> None:
+        """Use another number of lanes from the next epoch on, without waiting; results do not depend on it.
+
+        The last call decides: one with the current number withdraws a change that has not begun.
+
+        The application is `rebalancing` while it ends its lanes and restores others from the same files; it answers probes
+        meanwhile. A restart of the process uses the number of its settings again.
+
+        Example:
+            >>> running.change_lanes(8)  # doctest: +SKIP
+            >>> running.wait_until_running(60)  # doctest: +SKIP
+            True
         """
-        self._may_pause(started.epochs)
-        self._program = started.state.program
-        started.input_stream.start()
-        started.deliveries.start()
-        self._states.enter(State.RUNNING)
-        self._hooks.post_start(self)
-        checked = machine.monotonic()
-        while not self._stop.is_set() and not started.epochs.is_done:
-            if (wanted := self._other_lanes) is not None:
-                return wanted
-            try:
-                if started.input_stream.wait(_TICK_S):
-                    raise PenstockError("The input has ended unexpectedly. Start again.")
-                started.epochs.tick()
-                started.input_stream.follow()
-            except Exception as error:  # noqa: BLE001 - raised again unless it can be recovered from
-                started.input_stream.recover(error)
-            if machine.monotonic() - checked > 1:
-                checked = machine.monotonic()
-                started.epochs.while_idle(started.publisher.check)
-                started.deliveries.check()
-        return None
+        self._life.lanes.request(lanes)
 
+    # ---- queries ----------------------------------------------------------------------------------------------------------
 
-def _close_all(closers: Iterable[Callable[[], None]]) -> None:
-    """Call all closers in order, even if one fails."""
-    for close in closers:
-        try:
-            close()
-        except Exception:  # noqa: BLE001 - the others must be closed too
-            _log.exception("closing failed during the shutdown")
+    @property
+    def committed_state(self) -> CommittedState:
+        """The stores as of the last barrier; raises `NotReadyError` while they are being restored."""
+        return self._require_started().state
 
+    def store(self, name: str) -> Any:
+        """Return a read-only view of a store, always as of the last barrier; see `penstock.queries.views`.
 
-def _stalled(recorder: Recorder, limit_s: float) -> str:
-    epoch, left = recorder.current, recorder.restores.left
-    if epoch is None or recorder.restores.is_under_way:
-        places = [f"lane {lane}: {where}" for lane, where in left.items()]
-        return (
-            f"The restore of {len(places)} lanes has not advanced for more than {limit_s:g} s: "
-            f"{'; '.join(places[:_NAMED])}. {STUCK} Then start again."
-        )
-    return (
-        f"Epoch {epoch.number} has been in phase {epoch.phase!r} for more than {limit_s:g} s (epoch_timeout); none of it is "
-        f"committed. Start again. If epochs need that long, increase epoch_timeout or decrease max_epoch_records."
-    )
+        Example:
+            >>> running.store("words")["to"]  # doctest: +SKIP
+            2
+        """
+        return view(self.committed_state, name)
+
+    def query(self, store: str, query: Any, *, at_least_epoch: int | None = None, timeout: Duration = "10s") -> QueryResult[Any]:
+        """Return the result of a query (`penstock.queries.KeyQuery` and others), and the epoch it is from.
+
+        With `at_least_epoch`, wait until that epoch is committed, at most for `timeout`.
+
+        Example:
+            >>> running.query("words", KeyQuery("to"))  # doctest: +SKIP
+            QueryResult(value=2, epoch=17, is_complete=True)
+        """
+        return ask(self.committed_state, store, query, at_least_epoch, duration_ms(timeout, "timeout") / 1000)
+
+    def table(self, store: str) -> DataFrame:
+        """Return a store as a Spark DataFrame; each use reads it as of the last barrier."""
+        return self._require_started().hosting.require_spark().tables.table(store)
+
+    def sql(self, text: str) -> DataFrame:
+        """Return the result of a SQL query, in which stores are tables; quote names with `-` or `.` in backticks.
+
+        Example:
+            >>> running.sql("select key, value from words order by value desc limit 10").show()  # doctest: +SKIP
+        """
+        return self._require_started().hosting.require_spark().tables.sql(text)
+
+    def guarded_sql(self, text: str, limit: int, most_bytes: int, timeout_s: float) -> pa.Table:
+        """As `sql`, for external clients: accept only queries of stores, and limit rows, bytes and time."""
+        return self._require_started().hosting.require_spark().sql.run(text, limit, most_bytes, timeout_s)
+
+    def _require_started(self) -> Started:
+        started = self._life.started
+        if started is None or self._life.end.event.is_set():
+            reasons = "; ".join(why for _, why in self.health.ready()) or f"it is {self.state.value}"
+            raise NotReadyError(f"Cannot query {self.application_id!r} now: {reasons}")
+        return started
+
+    def _repr_html_(self) -> str:
+        return summary(self)

@@ -9,7 +9,7 @@ from penstock.observation import Health, Recorder
 from penstock.runtime.states import State
 
 
-class Summary(Protocol):
+class Summarised(Protocol):
     """What is shown of an application."""
 
     application_id: str
@@ -26,20 +26,18 @@ class Summary(Protocol):
         """The committed epoch."""
 
 
-class Summarised:
-    """What a running application inherits to be shown; `penstock.notebooks` shows more of it, and keeps it up to date."""
-
-    def _repr_html_(self: Summary) -> str:
-        recorder, state = self.recorder, self.state.value
-        lags = [report.lag for report in recorder.partitions.values()]
-        rows: list[tuple[str, object]] = [
-            ("state", f"{state}, paused" if recorder.is_paused else state),
-            ("epoch", self.epoch),
-            ("records", recorder.totals.records),
-            ("lag", "unknown" if any(lag < 0 for lag in lags) else sum(lags)),
-        ]
-        parts = [html_table(("application", self.application_id), rows)]
-        parts += [html_line(f"{what}: {why}") for what, why in self.health.ready()]
-        if self.admin_url is not None:
-            parts.append(html_link(self.admin_url, "dashboard"))
-        return "".join(parts)
+def summary(of: Summarised) -> str:
+    """Return what is shown, as HTML; `penstock.notebooks` shows more, and keeps it up to date."""
+    recorder, state = of.recorder, of.state.value
+    lags = [report.lag for report in recorder.partitions.values()]
+    rows: list[tuple[str, object]] = [
+        ("state", f"{state}, paused" if recorder.is_paused else state),
+        ("epoch", of.epoch),
+        ("records", recorder.totals.records),
+        ("lag", "unknown" if any(lag < 0 for lag in lags) else sum(lags)),
+    ]
+    parts = [html_table(("application", of.application_id), rows)]
+    parts += [html_line(f"{what}: {why}") for what, why in of.health.ready()]
+    if of.admin_url is not None:
+        parts.append(html_link(of.admin_url, "dashboard"))
+    return "".join(parts)

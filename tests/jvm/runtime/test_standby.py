@@ -110,7 +110,7 @@ def test_an_instance_that_is_wrongly_given_up_ends_as_fenced(broker: Broker, tmp
     case.send(10)
     case.counted(first, 10)
     second = case.standby()
-    beacon = first._starting._beacon
+    beacon = first._life._starting._turn._beacon
     assert beacon is not None
     beacon.close()  # as if the network between the two were cut
     case.send(5)

@@ -18,6 +18,7 @@ from penstock.errors import BrokerError, ConfigError, NotReadyError, PenstockErr
 from penstock.handlers import ErrorHandlers
 from penstock.observation import health as health_module
 from penstock.runtime import application as application_module
+from penstock.runtime import life as life_module
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.beyond.deliveries import Deliveries
 from penstock.runtime.hooks import Hooks
@@ -313,7 +314,7 @@ def test_the_publisher_is_checked_while_there_is_no_input(stage: Stage, monkeypa
 class TestStalling:
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(application_module, "_GRACE_S", 0.1)
+        monkeypatch.setattr(life_module, "_GRACE_S", 0.1)
         monkeypatch.setattr(health_module, "RESTORE_S", 1.0)
 
     def impatiently_started(self) -> RunningApplication:
@@ -334,7 +335,7 @@ class TestStalling:
         assert (running.state, ended) == (State.ERROR, ["end"])
         assert "stop" not in stage.did  # nothing is asked of what hangs
         stage.end = BrokerError("no broker")  # what hung comes back to life, and is not heard any more
-        running._thread.join(PATIENCE_S)
+        running._life._threads[0].join(PATIENCE_S)
         assert running.state is State.ERROR
         with pytest.raises(StalledError):
             running.wait()

@@ -32,10 +32,10 @@ def test_a_long_report_is_shortened() -> None:
     assert len(str(explained(RuntimeError("x" * 10_000), STATE))) < 5_000
 
 
-class _Mute(Exception):
+class _MuteError(Exception):
     def __str__(self) -> str:
         raise ValueError("no text")
 
 
 def test_one_that_cannot_say_what_it_is_still_ends_the_application_with_its_type() -> None:
-    assert str(explained(_Mute(), STATE)) == "Unexpected failure: _Mute: (its __str__ raises ValueError)"
+    assert str(explained(_MuteError(), STATE)) == "Unexpected failure: _MuteError: (its __str__ raises ValueError)"

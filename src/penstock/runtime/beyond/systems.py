@@ -20,13 +20,13 @@ from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublish
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import InternalTopic, Topic, Topics
 from penstock.lanes.outbox import Row
-from penstock.observation import Recorder
 from penstock.runtime.beyond.backfills import Backfills
 from penstock.runtime.beyond.deliveries import Deliveries, Follower
 from penstock.runtime.beyond.refreshes import Access, Refreshes, Table
 from penstock.runtime.beyond.undelivered import Undelivered
 from penstock.runtime.hosting.engine import Hosting
-from penstock.topology import SinkNode, SourceNode, Topology
+from penstock.runtime.instance import Instance
+from penstock.topology import SinkNode, SourceNode
 
 _log = logging.getLogger(__name__)
 
@@ -34,10 +34,12 @@ _log = logging.getLogger(__name__)
 class Beyond:
     """The sources and sinks of a topology that are not topics."""
 
-    def __init__(self, topology: Topology, program: Program, config: Config, topics: Topics) -> None:
+    def __init__(self, instance: Instance, topics: Topics) -> None:
+        topology, program = instance.topology, instance.program
         self._id = program.application_id
         self._program = program
-        self._config = config
+        self._config = instance.config
+        self._recorder = instance.recorder
         self._topics = topics
         self._sources: list[SourceNode] = []
         self._sinks: list[SinkNode] = []
@@ -57,14 +59,14 @@ class Beyond:
         """The topic that has the progress of backfills, if there are any."""
         return [InternalTopic(backfill_topic(self._id), 1, {"cleanup.policy": "compact"})] if self._sources else []
 
-    def load(self, hosting: Hosting, sizes: Sequence[int], recorder: Recorder) -> Refreshes:
+    def load(self, hosting: Hosting, sizes: Sequence[int]) -> Refreshes:
         """Load what sources and global tables have outside of Kafka; `sizes` are size limits of records.
 
         A backfill is loaded once. Tables are read again from time to time, until the result is stopped.
         """
         if self._sources:
             self._load_backfills(hosting, sizes)
-        return self._refreshes(hosting, sizes, recorder)
+        return self._refreshes(hosting, sizes)
 
     def _load_backfills(self, hosting: Hosting, sizes: Sequence[int]) -> None:
         with self._barrier(sizes) as barrier:  # before the progress is read: then an earlier instance cannot advance it any more
@@ -73,11 +75,11 @@ class Beyond:
                 spark = hosting.require_spark()
                 backfills.load(lambda backfill, skip: spark.rows(backfill.read, backfill.order_by, skip), barrier)
 
-    def _refreshes(self, hosting: Hosting, sizes: Sequence[int], recorder: Recorder) -> Refreshes:
+    def _refreshes(self, hosting: Hosting, sizes: Sequence[int]) -> Refreshes:
         access = Access(
             lambda contents: hosting.require_spark().rows_in_any_order(contents.read), self._entries, lambda: self._barrier(sizes)
         )
-        refreshes = Refreshes(self._id, self._tables, access, recorder)
+        refreshes = Refreshes(self._id, self._tables, access, self._recorder)
         if hosting.spark is None and refreshes.are_loaded:
             for table in self._tables:
                 _log.info("the global table %s keeps its rows: reading them again needs engine = spark", table.store)
@@ -101,12 +103,12 @@ class Beyond:
         for _, _, keys, values in read(consumer_settings(config, self._id), begins, ends, config.broker_timeout_ms):
             yield from zip(keys, values, strict=True)
 
-    def deliveries(self, recorder: Recorder, sizes: Sequence[int], closers: list[Callable[[], None]]) -> Deliveries:
+    def deliveries(self, sizes: Sequence[int], closers: list[Callable[[], None]]) -> Deliveries:
         """Return what delivers topics to other systems; it is not started yet. `sizes` are size limits of records.
 
         `closers` gets what is to be called once it has stopped.
         """
-        config, topics = self._config, self._topics
+        config, topics, recorder = self._config, self._topics, self._recorder
 
         def topic(name: str) -> Topic | None:
             return topics.seen([name]).get(name)

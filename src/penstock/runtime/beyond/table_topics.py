@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock.config import Config
 from penstock.epochs.global_tables import GlobalTables
-from penstock.epochs.program import Program
-from penstock.kafka.clients import consumer_settings
-from penstock.kafka.records import RecordReader
+from penstock.epochs.program import GlobalTopics
+from penstock.kafka.clients import consumer_settings, for_tasks
+from penstock.kafka.records import RecordReader, read_records
 from penstock.kafka.topics import Topic, Topics
 from penstock.records import Partition
 from penstock.runtime.input.topic_watch import TopicWatch
+from penstock.runtime.instance import Instance
 
 
 class TableTopics:
@@ -31,9 +31,10 @@ class TableTopics:
 
 
 def global_tables(
-    config: Config, program: Program, topics: Topics, sources: Mapping[str, Topic], closers: list[Callable[[], None]]
+    instance: Instance, topics: Topics, sources: Mapping[str, Topic], closers: list[Callable[[], None]]
 ) -> GlobalTables:
-    """Return the global tables, which follow their topics; what closes them is added to `closers`."""
+    """Return the global tables, which follow their topics, as far as these go now; what closes them is added to `closers`."""
+    config, program = instance.config, instance.program
     names = [topic for source in program.global_stores.values() for topic in getattr(program.nodes[source], "topics", ())]
     kept_for = [kept_ms for name in names if (kept_ms := sources[name].tombstones_ms) is not None]
     reader = RecordReader(consumer_settings(config, program.application_id), config.broker_timeout_ms)
@@ -52,7 +53,15 @@ def global_tables(
     closers += [reader.close, tables.close, watch.stop]
     if names:
         watch.start(f"penstock-{program.application_id}-tables")
+    tables.refresh(at_once=True)
     return tables
+
+
+def topics_of_hosts(instance: Instance, tables: GlobalTables | None) -> GlobalTopics | None:
+    """Return what each host of a cluster reads into its global tables: as far as the driver has."""
+    if tables is None or not instance.program.global_stores:
+        return None
+    return tables.topics(for_tasks(instance.config, instance.application_id, read_records))
 
 
 def _start_again(topic: str) -> str:

@@ -14,9 +14,12 @@ from penstock.errors import LaneMovedError, StateError
 from penstock.history.committed import places
 from penstock.history.progress import Progress
 from penstock.history.truth import Truth
+from penstock.kafka.changelog import read
+from penstock.kafka.clients import for_tasks
 from penstock.kafka.topics import Topics
 from penstock.observation import Recorder
 from penstock.runtime.hosting.restore_progress import RestoreProgress
+from penstock.runtime.instance import Instance
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +50,12 @@ class LaneRestore:
         self._read = read
         self._abandon = abandon
         self._recorder = recorder
+
+    @classmethod
+    def of(cls, instance: Instance, engine: Engine, topics: Topics, truth: Truth, abandon: Callable[[], None]) -> LaneRestore:
+        """Return the restore of an instance's lanes."""
+        reading = for_tasks(instance.config, instance.application_id, read)
+        return cls(instance.program, engine, topics, truth, reading, abandon, instance.recorder)
 
     def run(self, committed: Committed) -> Mapping[int, str]:
         """Restore all lanes at a start; return the ids of the writes that they have."""

@@ -19,11 +19,12 @@ from penstock.epochs.program import Epoch, Program
 from penstock.history.progress import Progress
 from penstock.observation import Recorder
 from penstock.records import Partition
+from penstock.runtime.instance import Instance
 from penstock.runtime.loop.agenda import Agenda
 from penstock.runtime.loop.backlog import Backlog
 from penstock.runtime.loop.commits import Commits
 from penstock.runtime.loop.dispatcher import Dispatcher, Jobs, Take, nothing
-from penstock.runtime.loop.epoch_size import EpochSize
+from penstock.runtime.loop.epoch_size import TARGET_S, EpochSize
 from penstock.runtime.loop.event_time import EventTime
 from penstock.runtime.loop.feedback import Feedback
 from penstock.runtime.loop.giving_up import GivingUp
@@ -60,6 +61,15 @@ class Bounds:
     limits: Mapping[Partition, int] = field(default_factory=dict)
     in_flight: int = 0
     take: Take = take
+
+    @classmethod
+    def of(cls, instance: Instance, limits: Mapping[Partition, int], take: Take) -> Bounds:
+        """Return the bounds that the settings of an instance give."""
+        config = instance.config
+        target_s = min(TARGET_S, config.epoch_timeout_ms / 4_000, config.transaction_timeout_ms / 4_000)
+        size = EpochSize(config.max_epoch_records, instance.most_epoch_bytes, target_s)
+        in_flight = 0 if config.executors_write else config.epochs_in_flight  # a transactional id has one transaction at a time
+        return cls(config.small_epoch_records, size, limits, in_flight, take)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from penstock.runtime.standby import standing_by as module
 from penstock.runtime.standby.announcement import Announcement
 from penstock.runtime.standby.beacon import Gone
 from penstock.runtime.standby.standing_by import Readiness, has_lost, refuse_refused, stand_by
-from penstock.runtime.standby.takeover import DETECTED, FENCED, POSITION, RESTORED, Takeover
+from penstock.runtime.standby.turn import DETECTED, FENCED, POSITION, RESTORED, Takeover
 from penstock.topology.plan import Changes, Decision, Verdict
 from verification.harness.processes import wait_until
 

@@ -16,6 +16,7 @@ from penstock.config import Config
 from penstock.errors import ConfigError, FencedError, NotReadyError, TopicError
 from penstock.handlers import ErrorHandlers
 from penstock.runtime import application as application_module
+from penstock.runtime import life as life_module
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.beyond.deliveries import Deliveries
 from penstock.runtime.hooks import Hooks
@@ -30,7 +31,7 @@ class Attempt:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.labels = {"incarnation": f"i{number}"}
+        self.labels = {"application": "app", "incarnation": f"i{number}"}
         self.closers: list[Callable[[], None]] = [lambda: self.did.append("closed")]
         self.did: list[str] = []
         self.turn = threading.Event()
@@ -104,7 +105,7 @@ class Life:
         self.attempts: list[Attempt] = []
         self.diary = Diary()
         monkeypatch.setattr(application_module, "Start", lambda *arguments: self._attempt())
-        monkeypatch.setattr(application_module, "_GIVE_WAY_S", 0.0)
+        monkeypatch.setattr(life_module, "_GIVE_WAY_S", 0.0)
         config = Config(kafka={"bootstrap.servers": "nowhere:1"}, standby=True, epoch_timeout_ms=1_000)
         self.running = RunningApplication("app", Topology(), ErrorHandlers(), config, Hooks([self.diary]))
 

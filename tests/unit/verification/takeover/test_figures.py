@@ -13,7 +13,7 @@ SINCE = time.mktime(time.strptime(AT, "%Y-%m-%d %H:%M:%S"))
 WATCHES = f"{AT},000 INFO penstock.runtime.standby.standing_by: standing by: instance i1 is active at 127.0.0.1:4000\n"
 TAKES = f"{AT},100 INFO penstock.runtime.start: app takes over: nobody listens at 127.0.0.1:4000 any more\n"
 TOOK = (
-    f"{AT},900 INFO penstock.runtime.standby.takeover: took over in 1.200 s, with epoch 8: detected 0.500 s, fenced 0.250 s, "
+    f"{AT},900 INFO penstock.runtime.standby.turn: took over in 1.200 s, with epoch 8: detected 0.500 s, fenced 0.250 s, "
     "position 0.050 s, restored 0.100 s, committed 0.300 s\n"
 )
 GAVE_WAY = f"{AT},950 WARNING penstock.runtime.application: standing by again, because another standby was faster: fenced\n"

@@ -12,7 +12,7 @@ from penstock.config import Config
 from penstock.epochs.program import Program
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.writers.publisher import SharedPublisher
-from penstock.runtime.hosting.publishing import new_publisher
+from penstock.runtime.loop.publishing import new_publisher
 from tests.unit.epochs.application import Application
 
 KAFKA = {"bootstrap.servers": "nowhere:1"}

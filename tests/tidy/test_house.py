@@ -58,7 +58,8 @@ class TestCounting:
 
     def test_attributes(self) -> None:
         text = (
-            "class A(other.B[int]):\n  def f(self):\n    self.x = self.y = 1\n    self.z: int = 2\n    self.x += 1\n    one.w = 3\n"
+            "class A(other.B[int]):\n  def f(self):\n    self.x = self.y = 1\n    self.z: int = 2\n"
+            "    self.x += 1\n    one.w = 3\n"
             "class B:\n  def g(self):\n    self.u, self.x = 1, 2\n    print(self.v)\n"
             "class C(NamedTuple):\n  a: int\n"
             "@dataclass(frozen=True)\nclass D:\n  a: int\n"

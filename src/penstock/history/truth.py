@@ -11,7 +11,6 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -41,6 +40,7 @@ from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_consumer
 from penstock.kafka.offsets import committed
 from penstock.kafka.topics import TOMBSTONES_MS, InternalTopic, Topic, Topics, changelog_config
+from penstock.once import once
 from penstock.records import Partition, is_name
 from penstock.serdes.registry.registry import Registry, RemoteSource
 from penstock.state import EngineKind
@@ -110,7 +110,7 @@ class Truth:
 
     # ---- topics -------------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def read_topics(self) -> Mapping[str, SourceNode]:
         """The topics that are read, including global ones, each with its source; patterns as they matched at first."""
         return self.matched_topics()
@@ -125,14 +125,14 @@ class Truth:
             found |= {name: node for name in names if node.reads(name)}
         return found
 
-    @cached_property
+    @once
     def table_topics(self) -> frozenset[str]:
         """The application's own topics that have the rows of global tables; they are read like others."""
         nodes = self._topology.nodes
         filled = {name for name, node in nodes.items() if isinstance(node, SourceNode) and node.contents is not None}
         return frozenset(topic for topic, node in self.read_topics.items() if node.name in filled)
 
-    @cached_property
+    @once
     def written_topics(self) -> frozenset[str]:
         """The topics with fixed names that are written, including dead-letter topics."""
         sinks = {node.topic for node in self.program.nodes.values() if isinstance(node, SinkNode) and not node.internal}
@@ -179,7 +179,7 @@ class Truth:
         tables = [InternalTopic(name, 1, kept) for name in sorted(self.table_topics)]
         return [InternalTopic(lanes_topic(self._id), shards, {"cleanup.policy": "compact"}), *changelogs, *tables]
 
-    @cached_property
+    @once
     def changelogs(self) -> list[Partition]:
         """The partitions from which shards are restored: those of the stores' changelogs, and of the lanes' topic."""
         topics = [lanes_topic(self._id), *(changelog_topic(self._id, store) for store in self.program.logged_stores)]
@@ -214,7 +214,7 @@ class Truth:
         finally:
             consumer.close()
 
-    @cached_property
+    @once
     def last_facts(self) -> TopologyFacts | None:
         """The facts of the committed topology; None if there is none."""
         rows = _facts_rows(self._id, self._config, self._topics)
@@ -222,6 +222,10 @@ class Truth:
         found = facts_in(rows)
         refuse_incomplete_restore(self._id, found)
         return found
+
+    def renamed(self, facts: TopologyFacts | None) -> None:
+        """Take over facts in which stores have other names, once these are committed."""
+        self.__dict__["last_facts"] = facts
 
     def last_topics(self) -> set[str]:
         """Return the existing topics that the last commit covered; patterns as they match now."""

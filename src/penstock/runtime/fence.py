@@ -71,7 +71,7 @@ def fence(opened: Opened, turn: Turn, on_publishing: Callable[[Publishing], None
     _report_changes(instance, position)
     refuse_members(admin, instance.application_id, config.broker_timeout_ms)
     if position.before is not None:
-        truth.last_facts = Renames(program, config, topics, publishing.barrier).run(truth.last_facts, truth.facts)
+        truth.renamed(Renames(program, config, topics, publishing.barrier).run(truth.last_facts, truth.facts))
     committed, known_facts = truth.committed(position.before)
     return Fenced(truth, publishing, beyond, home, sources, sinks, internal, position, committed, known_facts)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 from penstock import machine
 from penstock.config import Config
@@ -18,6 +18,7 @@ from penstock.handlers import ErrorHandlers
 from penstock.kafka.publishers import Publisher
 from penstock.kafka.topics import Topics
 from penstock.observation import Recorder
+from penstock.once import once
 from penstock.queries import CommittedState
 from penstock.runtime.beyond.deliveries import Deliveries
 from penstock.runtime.beyond.table_topics import global_tables, topics_of_hosts
@@ -72,7 +73,7 @@ class Start:
         """The labels of every log line of this start."""
         return self._instance.labels
 
-    @cached_property
+    @once
     def _opened(self) -> Opened:
         """Clients, the settings of the first start, and processes: nothing that changes Kafka or files."""
         instance = self._instance

@@ -6,12 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 from penstock.engines.slots import Slot
 from penstock.epochs.packing import packed
 from penstock.epochs.program import Program
 from penstock.errors import ConfigError, PenstockError
+from penstock.once import once
 from penstock.spark.context import Spark
 from penstock.spark.lane_job import LaneJob
 from penstock.spark.registration import Registration
@@ -39,7 +39,7 @@ class SparkSlots:
         self._is_closed = False
         self._lock = threading.Lock()
 
-    @cached_property
+    @once
     def size(self) -> int:
         """See `Slots.size`; a context of somebody else's is asked only once, because it may end."""
         return self._spark.slots(self._lanes)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 from penstock.epochs.packing import packed
 from penstock.epochs.program import Program
+from penstock.once import once
 from penstock.queries import CommittedState
 from penstock.spark.context import LOOPBACK, DataFrame, Spark, SparkSession
 from penstock.spark.lane_finders import LaneFinder, LanesHere, LanesOnHosts
@@ -50,7 +50,7 @@ class SparkWork:
         if "tables" in self.__dict__:
             self.tables.after_commit()
 
-    @cached_property
+    @once
     def tables(self) -> StoreTables:
         """The stores as tables."""
         state, located, session = self._state, self._located, self._spark.session
@@ -63,7 +63,7 @@ class SparkWork:
         broadcast = session.sparkContext.broadcast(packed(self._program, (self._program, self._prepare)))
         return StoreTables(session, broadcast, state.specs, finder)
 
-    @cached_property
+    @once
     def sql(self) -> GuardedSql:
         """SQL for external clients."""
         return GuardedSql(self._spark.session, self.tables)

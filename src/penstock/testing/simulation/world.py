@@ -9,9 +9,8 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -24,13 +23,11 @@ from penstock.app import App
 from penstock.config import Config
 from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.errors import EpochTooLargeError
-from penstock.history.truth import Truth
 from penstock.kafka import opening
 from penstock.records import Partition
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.hooks import Hooks
 from penstock.runtime.hosting import engine
-from penstock.runtime.start import Start
 from penstock.runtime.states import State
 from penstock.testing.simulation.client import Way
 from penstock.testing.simulation.clients import SimulatedClients
@@ -48,14 +45,6 @@ _SERVERS = "simulated:9092"
 _LATENCY_S = 0.003
 _LOSABLE = frozenset({"init", "commit", "offsets of a transaction", "offsets", "offset commit"})
 """Requests that clients answer with a timeout if their answer is lost, and that may be sent again."""
-
-
-def _share_no_locks() -> None:
-    """Let several processes compute properties that ask Kafka: before Python 3.12, a class has one lock for each of them."""
-    for kind in (Start, Truth):
-        for each in vars(kind).values():
-            if isinstance(each, cached_property) and hasattr(each, "lock"):
-                each.lock = nullcontext()
 
 
 @dataclass
@@ -105,7 +94,6 @@ class World:
         self.kafka: SimulatedKafka
 
     def __enter__(self) -> Self:
-        _share_no_locks()
         self._open.enter_context(machine.replaced(self.machine))
         self.kafka = SimulatedKafka()
         clients = SimulatedClients(Way(self.kafka, self._before, self._after, self._refuses))

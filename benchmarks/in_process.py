@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock import Topology
-from penstock.epochs.home import Home
 from penstock.epochs.program import Program
+from penstock.epochs.state_directory import StateDirectory
 from penstock.handlers import ErrorHandlers
 from penstock.state import EngineKind
 from penstock.topology.plan import plan
@@ -18,7 +18,7 @@ from penstock.topology.plan import plan
 def program_of(topology: Topology, lanes: int, shards: int = 8) -> Iterator[Program]:
     """The program, while its directory exists."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
-        Home(directory, "bench").take_over("one")
+        StateDirectory(directory, "bench").take_over("one")
         yield Program.of(
             "bench",
             topology,

@@ -35,8 +35,8 @@ import pyarrow as pa
 
 from penstock import StreamsBuilder, Topology, agg, col, struct
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.epoch import RECORDS, Catalogue, walk
-from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.stores import OwnShard
 from penstock.state import EngineFactory, EngineKind, LaneState
 
@@ -188,7 +188,7 @@ def run_lane(directory: str, batches: list[pa.RecordBatch], blueprint: Blueprint
     """Walk epochs of records from a source `in`, with the lane bound and its store opened anew for each."""
     for epoch, batch in enumerate(batches):
         state = LaneState(EngineFactory(EngineKind.LMDB, directory).open())
-        lane = Lane(blueprint, OwnShard(state), Surroundings(lambda: 0))
+        lane = BoundShard(blueprint, OwnShard(state), Surroundings(lambda: 0))
         walk(lane, pa.Table.from_batches([batch]), Catalogue(("in",), (("records", 0),)))
         lane.outbox.drain()
         state.commit(epoch)

@@ -24,8 +24,8 @@ from benchmarks.workloads import Totals
 from penstock.config import Config
 from penstock.engines.one_host import OneHost
 from penstock.engines.reading import Reading, coded
-from penstock.epochs.home import Home
 from penstock.epochs.program import Epoch, Program
+from penstock.epochs.state_directory import StateDirectory
 from penstock.epochs.wire import Kind
 from penstock.handlers import ErrorHandlers
 from penstock.kafka.clients import input_settings
@@ -88,7 +88,7 @@ def _measured(kind: str, servers: str, topic: str, directory: Path, rounds: int)
         handlers=ErrorHandlers(),
         columns=True,
     )
-    Home(program.directory, program.application_id).take_over(program.incarnation)
+    StateDirectory(program.directory, program.application_id).take_over(program.incarnation)
     settings = input_settings(Config.load(environment={}, bootstrap_servers=servers), program.application_id)
     ranges = {(topic, number): (0, end) for number, end in topics.end_offsets(servers, topic).items()}
     with closing(Spark("reading", LANES, {})) as spark:

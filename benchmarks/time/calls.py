@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock import StreamsBuilder, Topology
 from penstock.calls import Callers
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.epoch import RECORDS, Catalogue, walk
-from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.stores import OwnShard
 from penstock.state import LaneState, memory_engine
 
@@ -69,7 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     topology, callers = _topology(options.concurrency, options.batch), Callers()
     blueprint, shard = Blueprint(list(topology.nodes.values()), topology.stores), OwnShard(LaneState(memory_engine()))
-    lane = Lane(blueprint, shard, Surroundings(lambda: 0, callers=lambda: callers))
+    lane = BoundShard(blueprint, shard, Surroundings(lambda: 0, callers=lambda: callers))
     source = next(iter(topology.nodes))  # not the one behind the exchange: its records have made their calls
     catalogue = Catalogue((source,), (("in", 0),))
     _walked(lane, 500, catalogue)  # to warm up
@@ -80,7 +80,7 @@ def main() -> None:
     print(f"{rate:,.0f} records/s of at most {most:,.0f}; {busy / options.records * 1e6:.0f} µs of CPU each")
 
 
-def _walked(lane: Lane, count: int, catalogue: Catalogue) -> tuple[float, float]:
+def _walked(lane: BoundShard, count: int, catalogue: Catalogue) -> tuple[float, float]:
     """Seconds, and seconds of CPU, that an epoch took."""
     table = _records(count)
     start, cpu = time.perf_counter(), time.process_time()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import App, Store, StreamsBuilder, Topology, dead_letter, log_and_continue
-from penstock.epochs.home import Home
+from penstock.epochs.state_directory import StateDirectory
 from penstock.errors import ConfigError, PenstockError, StateError, TopologyError
 from penstock.records import is_name
 from penstock.state import EngineKind
@@ -101,7 +101,7 @@ class TestStateDirectory:
         return tmp_path / "state"
 
     def take_over(self, root: Path) -> None:
-        Home(str(root), "app").take_over("one")
+        StateDirectory(str(root), "app").take_over("one")
 
     @pytest.mark.security(17)
     def test_a_link_is_refused(self, root: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.tidy import rules
 from tests.tidy.rules import Rule, SourceFile
 
-PRODUCT = "src/penstock/lanes/lane.py"
+PRODUCT = "src/penstock/lanes/bound_shard.py"
 LONG_BODY = "\n".join(f"    x{n} = {n}" for n in range(70))
 DOCSTRING = '    """' + "long\n" * 100 + '    """'
 

@@ -7,7 +7,7 @@ from verification.conformance.planted import Mutant
 MUTANTS = (
     Mutant(
         "offsets are committed before the rows of their epoch",
-        "kafka/commit/barrier.py",
+        "kafka/commit/committer.py",
         "            self._begin()\n            self._produce(batches)\n            self._send_offsets(offsets)\n",
         "            self._publisher.begin()\n            self._publisher.send_offsets(offsets)\n"
         "            self._publisher.commit()\n"
@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "the rows of an epoch are committed before its offsets",
-        "kafka/commit/barrier.py",
+        "kafka/commit/committer.py",
         "            self._begin()\n            self._produce(batches)\n            self._send_offsets(offsets)\n",
         "            self._begin()\n            self._produce(batches)\n            self._publisher.commit()\n"
         "            self._publisher.begin()\n            self._send_offsets(offsets)\n",
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "tasks of attempts that were given up may still write",
-        "epochs/home.py",
+        "epochs/state_directory.py",
         "        if owner != expected:\n",
         "        if owner.partition(_ATTEMPT)[0] != expected.partition(_ATTEMPT)[0]:\n",
     ),
@@ -130,23 +130,23 @@ MUTANTS = (
     ),
     Mutant(
         "a start reads its position before it fences",
-        "runtime/start.py",
-        "        publisher = self._publisher(sizes, written)\n"
-        "        barrier = self._barrier(publisher)\n"
-        "        self._takeover.reached(FENCED)\n"
-        "        home = _occupied(program, self.closers)\n"
-        "        self.closers.append(beyond.load(hosting, sizes, self._recorder).stop)\n"
-        "        partitions = truth.partitions(sources)\n"
-        "        topic_ids = {name: topic.topic_id for name, topic in sources.items()}\n"
-        "        position = truth.position(partitions, topic_ids)\n",
-        "        home = _occupied(program, self.closers)\n"
-        "        self.closers.append(beyond.load(hosting, sizes, self._recorder).stop)\n"
-        "        partitions = truth.partitions(sources)\n"
-        "        topic_ids = {name: topic.topic_id for name, topic in sources.items()}\n"
-        "        position = truth.position(partitions, topic_ids)\n"
-        "        publisher = self._publisher(sizes, written)\n"
-        "        barrier = self._barrier(publisher)\n"
-        "        self._takeover.reached(FENCED)\n",
+        "runtime/fence.py",
+        "    publishing = Publishing(instance, topics, {**sinks, **internal})\n"
+        "    closers.append(publishing.publisher.close)\n"
+        "    on_publishing(publishing)\n"
+        "    turn.announce(instance, publishing.committer)\n"
+        "    turn.reached(FENCED)\n"
+        "    home = _occupied(program, closers)\n"
+        "    closers.append(beyond.load(hosting, publishing.sizes).stop)\n"
+        "    position = truth.position(truth.partitions(sources), {name: topic.topic_id for name, topic in sources.items()})\n",
+        "    home = _occupied(program, closers)\n"
+        "    position = truth.position(truth.partitions(sources), {name: topic.topic_id for name, topic in sources.items()})\n"
+        "    publishing = Publishing(instance, topics, {**sinks, **internal})\n"
+        "    closers.append(publishing.publisher.close)\n"
+        "    on_publishing(publishing)\n"
+        "    turn.announce(instance, publishing.committer)\n"
+        "    turn.reached(FENCED)\n"
+        "    closers.append(beyond.load(hosting, publishing.sizes).stop)\n",
     ),
     Mutant(
         "the last of many rows of an epoch is not published",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.screen import output_console, shown, table
 from penstock.config import Config
-from penstock.epochs.home import Home
+from penstock.epochs.state_directory import StateDirectory
 from penstock.errors import ConfigError, StateError
 from penstock.faults import point
 from penstock.history.remains import Remains, fenced, find_remains
@@ -93,7 +93,7 @@ def _delete(application_id: str, config: Config, admin: AdminClient, remains: Re
     point("reset.offsets")
     if fence is not None:
         fence.prove()  # an instance that started before the offsets were deleted has read them, and must be stopped first
-    Home(str(config.state_dir), application_id).remove()
+    StateDirectory(str(config.state_dir), application_id).remove()
     delete_topics(admin, config, remains.changelogs)
     point("reset.changelogs")
     delete_topics(admin, config, () if remains.lanes is None else (remains.lanes,))

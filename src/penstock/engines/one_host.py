@@ -15,12 +15,12 @@ from penstock.engines.port import Batches, OnProgress, Whereabouts
 from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack, RunEpoch
 from penstock.engines.slots import Slot, Slots
-from penstock.epochs.home import Home
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.parts import collected
 from penstock.epochs.program import Epoch, Program, keeps_processors
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed
+from penstock.epochs.state_directory import StateDirectory
 from penstock.epochs.wire import OUT, in_order_of_causes
 
 
@@ -70,7 +70,7 @@ class OneHost:
         if not any(program.needs_lanes(stage) for stage in range(len(program.plan.stages))):
             return
         if epoch.attempt.number:
-            Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt.number)
+            StateDirectory(program.directory, program.application_id).fence(program.incarnation, epoch.attempt.number)
         self._carrier.run([Errand(0, RollBack(epoch, tuple(range(program.lanes))))])
 
     def migrate(self, epoch: Epoch, step: MigrationStep) -> pa.Table:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from penstock.epochs.home import Home
+from penstock.epochs.state_directory import StateDirectory
 
 _SIGNAL = signal.SIGUSR2
 _ANSWER_S = 0.5
@@ -52,7 +52,7 @@ _telling = _Telling()
 
 def stacks_directory(directory: str, application_id: str) -> Path:
     """Return where the slots of an application tell their stacks on this host."""
-    return Home(directory, application_id).root / "stacks"
+    return StateDirectory(directory, application_id).root / "stacks"
 
 
 def tell_stacks(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""The lanes of an application as of its last barrier, on this machine or on other hosts.
+"""The lanes of an application as of its last commit, on this machine or on other hosts.
 
 For tasks that are not part of an epoch, and so do not know which one was committed last.
 """
@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.epochs.home import Home, lane_as_of, open_globals
 from penstock.epochs.program import Program
+from penstock.epochs.state_directory import StateDirectory, lane_as_of, open_globals
 from penstock.state import LaneState, memory_engine
 from penstock.state.remote.client import Address, LaneClients
 from penstock.state.remote.protocol import GLOBALS, Locate, decode_located
@@ -21,7 +21,7 @@ class CommittedLanes(Protocol):
     """Where lanes are read. What it opens stays open as long as `opened`."""
 
     def open(self, opened: ExitStack) -> list[LaneState]:
-        """Open all lanes, each as of the last barrier; raises `StateError` if one has gone on to later ones meanwhile."""
+        """Open all lanes, each as of the last commit; raises `StateError` if one has gone on to later ones meanwhile."""
 
     def open_globals(self, opened: ExitStack) -> LaneState:
         """Open the global tables, which follow their topics."""
@@ -29,7 +29,7 @@ class CommittedLanes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLanes:
-    """Lanes whose files are on this machine; `committed` returns the epoch of the last barrier."""
+    """Lanes whose files are on this machine; `committed` returns the epoch of the last commit."""
 
     program: Program
     committed: Callable[[], int]
@@ -37,7 +37,7 @@ class LocalLanes:
     def open(self, opened: ExitStack) -> list[LaneState]:
         """See `CommittedLanes.open`."""
         program, epoch = self.program, self.committed()
-        home = Home(program.directory, program.application_id)
+        home = StateDirectory(program.directory, program.application_id)
         directories = [home.lane_directory(lane, program.lanes) for lane in range(program.lanes)]
         return [opened.enter_context(lane_as_of(program, epoch, directory)) for directory in directories]
 

@@ -16,11 +16,11 @@ from tempfile import mkdtemp
 from typing import NamedTuple
 
 from penstock import faults
-from penstock.epochs.home import Home, to_read
 from penstock.epochs.layouts import compose, planned
 from penstock.epochs.program import Program
 from penstock.epochs.shards import shards_of
 from penstock.epochs.standing import Committed, Found, attempted, has_known_commits, is_usable, offsets_left, standing
+from penstock.epochs.state_directory import StateDirectory, to_read
 from penstock.errors import TopicError
 from penstock.state import EngineFactory, EngineKind, Head, LaneState
 from penstock.state.copies import CopyDirectory, Layout, Manifest
@@ -48,7 +48,7 @@ class Offer(NamedTuple):
 
 def bring_nearer(program: Program, lane: int, committed: Committed, peer: Address | None) -> Found | None:
     """Replace a lane's store, which is usable or missing, by the nearest one; return where that was found, None if nowhere."""
-    directory = Home(program.directory, program.application_id).lane_directory(lane, program.lanes)
+    directory = StateDirectory(program.directory, program.application_id).lane_directory(lane, program.lanes)
     own = _left_after(program, lane, committed, directory) if directory.exists() else None
     if committed.epoch < 0 or (own is not None and own <= FEW_OFFSETS):
         return None

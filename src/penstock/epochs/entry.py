@@ -18,9 +18,9 @@ from penstock.epochs.output import rows_about_dropped
 from penstock.epochs.program import Program
 from penstock.epochs.wire import Control, control_row
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.epoch import highest_by_origin, runs
 from penstock.lanes.failures import FailurePolicy
-from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.position import RawRecord, headers_of
 from penstock.lanes.sources import Intake, without_time
 from penstock.lanes.stores import OwnShard
@@ -156,12 +156,12 @@ def _sources(program: Program) -> dict[int, SourceNode]:
     return {code: node for code, node in nodes if isinstance(node, SourceNode)}
 
 
-def _without_nodes(assigned: Assignment) -> Lane:
+def _without_nodes(assigned: Assignment) -> BoundShard:
     """Return a lane that only handles failures at the source: it counts drops and sends dead letters."""
     program, epoch = assigned.program, assigned.epoch
     policy = FailurePolicy(program.handlers, program.application_id, epoch.number)
     nothing, shard = Blueprint([], program.specs), OwnShard(LaneState(memory_engine()))
-    return Lane(nothing, shard, Surroundings(lambda: epoch.wall_clock), policy)
+    return BoundShard(nothing, shard, Surroundings(lambda: epoch.wall_clock), policy)
 
 
 def _nowhere(key: Any, value: Any, timestamp: int, headers: Any) -> None:

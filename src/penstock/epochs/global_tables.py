@@ -15,14 +15,14 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock import machine
-from penstock.epochs.home import Home
 from penstock.epochs.output import rows_about_dropped
 from penstock.epochs.program import GlobalTopics, Program, ReadRecords, TopicRecord
+from penstock.epochs.state_directory import StateDirectory
 from penstock.epochs.wire import Control, control_row, out
 from penstock.errors import StateError, TopicError
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.failures import FailurePolicy
-from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.stores import OwnShard
 from penstock.records import NO_TIMESTAMP, Partition, RecordMetadata
@@ -45,7 +45,7 @@ NOTED_EVERY_MS = 60_000
 
 def bring_globals_to(program: Program, topics: GlobalTopics) -> None:
     """Bring the tables of this host to where their topics ended when the epoch began; one task does it for all."""
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     home.settle()
     with (home.root / "global.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -117,7 +117,7 @@ class GlobalTables:
         self._begins_asked: float | None = None
         self._begins: Mapping[Partition, int] = {}
         self._ends: Mapping[Partition, int] = {}
-        self._home = Home(program.directory, program.application_id)
+        self._home = StateDirectory(program.directory, program.application_id)
         if self._partitions:
             self._home.forget_other_globals(f"{_layout(program)}\n{identity}")
         self._factory = EngineFactory(EngineKind.LMDB, str(self._home.global_directory))
@@ -217,7 +217,7 @@ class GlobalTables:
             return
         if not kept.positions:  # tombstones written from now on will be read, however long it takes to reach the end
             kept.as_of = asked_at
-        lane = Lane(
+        lane = BoundShard(
             Blueprint(self._nodes, self._program.specs, global_stores=self._program.global_stores),
             OwnShard(state),
             Surroundings(wall_clock=machine.now_ms),
@@ -243,7 +243,7 @@ class GlobalTables:
         if metrics := lane.metrics.reports():
             self._rows.append(out(control_row(Control(metrics=metrics), 0)))
 
-    def _take(self, lane: Lane, record: TopicRecord) -> None:
+    def _take(self, lane: BoundShard, record: TopicRecord) -> None:
         topic, partition, offset, key, value, timestamp, headers = record
         origin, raw = RecordMetadata(topic, partition, offset), RawRecord(key, value, timestamp, headers)
         intake = lane.intakes[self._source_of[topic]]
@@ -252,7 +252,7 @@ class GlobalTables:
             lane.cursor.position = At(origin, raw)
             intake.process(*arrival)
 
-    def _keep_rows(self, lane: Lane) -> None:
+    def _keep_rows(self, lane: BoundShard) -> None:
         """Keep a lane's rows about records that it could not read, until `take_rows`."""
         self._rows += [out(table) for table in rows_about_dropped(self._program, lane.outbox)]
 

@@ -15,13 +15,13 @@ from structlog.contextvars import bound_contextvars
 from penstock import faults
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.due import is_due, note_due, was_due
-from penstock.epochs.home import open_lane
 from penstock.epochs.opened import OpenStores, open_stores, require_the_same
 from penstock.epochs.output import ANY_SHARD, rows_of_changes
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.serial import AllLanes
 from penstock.epochs.shards import shards_of
 from penstock.epochs.stage_run import StageRun, Walked
+from penstock.epochs.state_directory import open_lane
 from penstock.epochs.stays import Stay, pace_of, staying
 from penstock.epochs.wire import Kind, in_order_of_stages, wire
 from penstock.errors import StateError

@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from penstock.epochs.home import Home, to_read
 from penstock.epochs.program import Program
 from penstock.epochs.shards import lane_of, shards_of
 from penstock.epochs.standing import (
@@ -26,6 +25,7 @@ from penstock.epochs.standing import (
     refuse_lost_rows,
     standing,
 )
+from penstock.epochs.state_directory import StateDirectory, to_read
 from penstock.state import EngineFactory, EngineKind, Head, LaneState, LaneView, Mark
 from penstock.state.composition import LaneComposition
 from penstock.state.copies import CopyDirectory, Manifest
@@ -89,7 +89,7 @@ def compose(program: Program, lane: int, committed: Committed, plan: Plan, direc
 
 def _on_this_host(program: Program, own: range, committed: Committed) -> Iterator[tuple[Source, Sequence[int]]]:
     """Yield the stores of this host that have some of the shards, with these shards."""
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     for lanes in home.layouts:
         for lane, shards in _lanes_with(own, program, lanes):
             path = home.lane_directory(lane, lanes)

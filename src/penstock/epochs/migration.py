@@ -13,9 +13,9 @@ from structlog.contextvars import bound_contextvars
 
 from penstock import faults
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.home import open_lane
 from penstock.epochs.hops import bring_to, write_lane
 from penstock.epochs.opened import require_the_same
+from penstock.epochs.state_directory import open_lane
 from penstock.epochs.wire import LaneReport, out, rows_about
 from penstock.errors import FAILURES, ProcessingError, text_of
 from penstock.state import LaneState, Register, ShardState, StoreSpec, rewrite

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.global_tables import bring_globals_to
-from penstock.epochs.home import Home, lane_as_of, open_globals, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.shards import lane_of, shard_of
+from penstock.epochs.state_directory import StateDirectory, lane_as_of, open_globals, open_lane
 from penstock.errors import LaneMovedError
 from penstock.state import LaneState, ShardState, let_threads_read, memory_engine
 from penstock.state.remote.client import clients_of
@@ -89,7 +89,7 @@ class OpenStores:
         if program.is_spread and lane not in self._own:
             return self._remote_lane_before(lane)
         if lane not in self._own:
-            directory = Home(program.directory, program.application_id).lane_directory(lane, program.lanes)
+            directory = StateDirectory(program.directory, program.application_id).lane_directory(lane, program.lanes)
             return self._opened.enter_context(lane_as_of(program, previous, directory))
         return LaneState(memory_engine()) if previous < 0 else self.lane(lane).read_committed(previous)
 

@@ -306,7 +306,7 @@ class Epoch:
     Lanes must be at `previous`. `committed` is the last epoch that was known to be committed when this one began, if it was not
     `previous`: the epochs in between are in flight, and lanes keep what it takes to roll them back.
     `high_times` are the highest event times of each origin before this epoch, `watermarks` those of origins whose source declares
-    one. `watermark` is the application's as of the last barrier (None without one), which lanes learn now; `watermark_before` is
+    one. `watermark` is the application's as of the last commit (None without one), which lanes learn now; `watermark_before` is
     the one that they know. `partitions` are partition counts by topic, for partitioners. Lanes save `mark`, if given. If
     `is_sampled`, nodes are timed and stores measured.
     """

@@ -14,11 +14,11 @@ from penstock import faults
 from penstock.advance import advanced
 from penstock.epochs.copies import bring_nearer
 from penstock.epochs.due import forget_due
-from penstock.epochs.home import Home, open_lane, owned
 from penstock.epochs.hops import own_mark
 from penstock.epochs.program import Program
 from penstock.epochs.shards import shards_of
 from penstock.epochs.standing import Committed, Found, is_current, is_usable, of_shards, place_of
+from penstock.epochs.state_directory import StateDirectory, open_lane, owned
 from penstock.records import NO_TIMESTAMP, ChangelogRows
 from penstock.state import MARK_LIFE_MS, LaneState, Mark, ShardState, StoreChanges, last_registers, retention_limit
 from penstock.state.remote.client import Address
@@ -54,7 +54,7 @@ def restore_lane(
 
     A retry uses no store, neither the local one nor others: one of them may have killed the first attempt.
     """
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     if program.is_spread:
         home.settle()
         home.forget_others(program.lanes, unused_for_s=MARK_LIFE_MS / 1_000)  # with marks as old, they are of no use

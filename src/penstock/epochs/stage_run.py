@@ -19,10 +19,10 @@ from penstock.epochs.shards import shard_of
 from penstock.epochs.stays import Stay
 from penstock.epochs.wire import Control, LaneReport, rows_about
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings, flush
 from penstock.lanes.epoch import Values, feed, processing_order, read_all
 from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.gathering import are_many
-from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.lanes.outbox import Row
 from penstock.lanes.stores import OwnShard
 from penstock.lanes.traces import Traces
@@ -44,7 +44,7 @@ class Walked(NamedTuple):
     """A part of a shard's walk: the lane that was bound, the records, and the rows that it has sent."""
 
     shard: int
-    bound: Lane
+    bound: BoundShard
     records: pa.Table
     rows: list[Row]
 
@@ -77,11 +77,11 @@ class StageRun:
         self._binding = threading.Lock()
         self.arrived: dict[int, pa.Table] = {}
         """The records of each shard that has any, in processing order."""
-        self.bound: dict[int, Lane] = {}
+        self.bound: dict[int, BoundShard] = {}
         self.due: tuple[int | None, int | None] = (None, None)
         """The earliest wall-clock time and watermark that something waits for."""
 
-    def bind(self, state: StateOfStores, watermark: int | None) -> Lane:
+    def bind(self, state: StateOfStores, watermark: int | None) -> BoundShard:
         """Bind the stage's nodes to the state of a shard; `watermark` is the one that the shard knows.
 
         Threads do this one after the other, so that `init` and `setup=` of user code need not expect each other.
@@ -90,7 +90,7 @@ class StageRun:
         partitions = epoch.partitions or {}
         own = state.number if isinstance(state, ShardState) else ANY_SHARD
         with self._binding:
-            return Lane(
+            return BoundShard(
                 self._blueprint,
                 OwnShard(state, self._globals, lambda key: shard_of(key, program.shards) == own, self._owner),
                 Surroundings(
@@ -138,7 +138,7 @@ class StageRun:
         for start, end in zip(starts, [*starts[1:], len(shards)], strict=True):
             yield int(shards[start]), self._all.slice(start, end - start)
 
-    def read_together(self, bound: Lane) -> None:
+    def read_together(self, bound: BoundShard) -> None:
         """Decode the records of all shards at once if they are few, for shards that are walked in their order."""
         if 0 < self._all.num_rows < _FEW * len(self.arrived) and not self._may_gather:
             self._values = read_all(bound, self._all, self._catalogue)
@@ -165,7 +165,7 @@ class StageRun:
         flush([bound])
         yield Walked(shard, bound, NO_RECORDS, bound.outbox.drain())
 
-    def _fed(self, bound: Lane, records: pa.Table, watermark: int | None, values: Values | None) -> pa.Table:
+    def _fed(self, bound: BoundShard, records: pa.Table, watermark: int | None, values: Values | None) -> pa.Table:
         return feed(bound, records, self._catalogue, watermark, values if records.num_rows else None)
 
     def _pieces(self, records: pa.Table, watermark: int | None, values: Values | None) -> list[pa.Table]:
@@ -223,7 +223,7 @@ class StageRun:
         return [*self._output.tables(), about]
 
 
-def _fire(bound: Lane) -> None:
+def _fire(bound: BoundShard) -> None:
     """Call what is due before the records."""
     if bound.clocks.wall_clock_punctuators:
         bound.clocks.fire_punctuators()

@@ -1,4 +1,4 @@
-"""Reads a store over all lanes as Arrow batches, as of one barrier, for tasks that are not part of an epoch."""
+"""Reads a store over all lanes as Arrow batches, as of one commit, for tasks that are not part of an epoch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def schema_of(spec: StoreSpec) -> pa.Schema:
 
 
 def read_store(program: Program, store: str, lanes: CommittedLanes) -> Iterator[pa.RecordBatch]:
-    """Read a whole store as of the last barrier, even if lanes are ahead; raises `NotReadyError` if a lane moves meanwhile."""
+    """Read a whole store as of the last commit, even if lanes are ahead; raises `NotReadyError` if a lane moves meanwhile."""
     spec = program.specs[store]
     with asking_to_retry(), ExitStack() as opened:
         if store in program.global_stores:
@@ -57,7 +57,7 @@ def read_store(program: Program, store: str, lanes: CommittedLanes) -> Iterator[
 
 
 def _opened(lanes: CommittedLanes, opened: ExitStack) -> list[LaneState]:
-    """Open all lanes as of one barrier; retry if a lane no longer knows it, because later epochs were committed meanwhile."""
+    """Open all lanes as of one commit; retry if a lane no longer knows it, because later epochs were committed meanwhile."""
     end = time.monotonic() + _LONGEST_S
     for attempt in range(_ATTEMPTS):
         with ExitStack() as trying:

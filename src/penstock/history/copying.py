@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock import machine
 from penstock.epochs.wire import OTHER_TOPIC, OUT, Kind
-from penstock.kafka.commit import Barrier, SourceOffset
+from penstock.kafka.commit import Committer, SourceOffset
 from penstock.kafka.records import TopicRecord
 
 ROWS = pa.schema([OUT.field(name) for name in ("key", "value", "timestamp", "headers")])
@@ -41,8 +41,8 @@ class Copies:
     `on_full` is called after each transaction that was committed because it was full, with the number of rows so far.
     """
 
-    def __init__(self, barrier: Barrier, on_full: Callable[[int], None]) -> None:
-        self._barrier = barrier
+    def __init__(self, committer: Committer, on_full: Callable[[int], None]) -> None:
+        self._committer = committer
         self._on_full = on_full
         self._waiting: list[pa.RecordBatch] = []
         self.rows: int = 0
@@ -59,7 +59,7 @@ class Copies:
     def commit(self, offsets: Sequence[SourceOffset] = ()) -> None:
         """Commit all rows that were added, with the offsets."""
         rows, self._waiting = self._waiting, []
-        self._barrier.write(rows, offsets)
+        self._committer.write(rows, offsets)
 
     @property
     def _is_full(self) -> bool:

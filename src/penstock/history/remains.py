@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from penstock import machine
 from penstock.config import Config, Guarantee
-from penstock.epochs.home import Home
 from penstock.epochs.program import lanes_topic
+from penstock.epochs.state_directory import StateDirectory
 from penstock.errors import StateError
 from penstock.history.truth import committed_facts
 from penstock.kafka.clients import open_admin
@@ -48,7 +48,7 @@ class Remains:
 @contextmanager
 def fenced(application_id: str, config: Config, admin: AdminClient, remains: Remains) -> Iterator[Fence | None]:
     """Keep instances from committing during the block; raise if one is running. Yields the fence, if there can be one."""
-    home = Home(str(config.state_dir), application_id)
+    home = StateDirectory(str(config.state_dir), application_id)
     with ExitStack() as stack:
         stack.enter_context(home.vacant())
         refuse_members(admin, application_id, config.broker_timeout_ms)
@@ -74,7 +74,7 @@ def find_remains(application_id: str, topology: Topology | None, config: Config)
     stores = {*(facts.stores if facts else ()), *(topology.stores if topology else ())}
     own, lanes = {changelog_topic(application_id, store) for store in stores} & existing, lanes_topic(application_id)
     similar = {name for name in existing if name.startswith(f"{application_id}-") and name.endswith("-changelog")}
-    directory = Home(str(config.state_dir), application_id).root
+    directory = StateDirectory(str(config.state_dir), application_id).root
     return Remains(
         group_offsets(admin, config, application_id),
         tuple(sorted(own - {lanes})),

@@ -18,7 +18,7 @@ from penstock.history.committed import FACTS_PARTITION, TOPOLOGY, refuse_incompa
 from penstock.history.copying import Copies, batches_of, one_row
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import InternalTopic, Topics
 from penstock.records import Partition
@@ -32,13 +32,13 @@ _log = logging.getLogger(__name__)
 class Renames:
     """Copies the content of a program's stores that have another name now."""
 
-    def __init__(self, program: Program, config: Config, topics: Topics, barrier: Barrier) -> None:
+    def __init__(self, program: Program, config: Config, topics: Topics, committer: Committer) -> None:
         self._program = program
         self._id = program.application_id
         self._lanes = lanes_topic(self._id)
         self._config = config
         self._topics = topics
-        self._barrier = barrier
+        self._committer = committer
 
     def run(self, committed: TopologyFacts | None, now: TopologyFacts) -> TopologyFacts | None:
         """Copy what has to be copied; return the facts that are committed now."""
@@ -51,7 +51,7 @@ class Renames:
         self._refuse_lost(committed, pending)
         for name, old in pending.items():
             _log.info("copying the content of store %s to %s", old, name)
-        copies = Copies(self._barrier, _after_full)
+        copies = Copies(self._committer, _after_full)
         self._note(copies, renaming(committed, pending))
         faults.point("renaming.begun")
         with closing(RecordReader(consumer_settings(self._config, self._id), self._config.broker_timeout_ms)) as reader:

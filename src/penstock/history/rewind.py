@@ -18,7 +18,7 @@ from penstock.history.committed import facts_in, last_epoch
 from penstock.history.past import NO_STATE
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings
-from penstock.kafka.commit import Barrier, CommitMetadata, SourceOffset
+from penstock.kafka.commit import CommitMetadata, Committer, SourceOffset
 from penstock.kafka.publishers import publisher_of
 from penstock.kafka.topics import Topic, Topics
 from penstock.records import NO_TIMESTAMP, Partition
@@ -157,6 +157,6 @@ def write_offsets(application_id: str, config: Config, offsets: list[SourceOffse
     publisher = publisher_of(config, application_id)
     publisher.start()
     try:
-        Barrier(publisher, config.broker_timeout_ms).write((), offsets)
+        Committer(publisher, config.broker_timeout_ms).write((), offsets)
     finally:
         publisher.close()

@@ -18,8 +18,8 @@ import msgspec
 
 from penstock import faults
 from penstock.config import Config
-from penstock.epochs.home import Home
 from penstock.epochs.program import lanes_topic
+from penstock.epochs.state_directory import StateDirectory
 from penstock.errors import ConfigError, StateError, TopicError
 from penstock.history.backfilled import backfill_topic
 from penstock.history.committed import FACTS_PARTITION, TOPOLOGY, has_state
@@ -28,7 +28,7 @@ from penstock.history.savepoint_files import Manifest, SavedTopic, SavepointDire
 from penstock.history.truth import committed_facts
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings, open_admin
-from penstock.kafka.commit import Barrier, SourceOffset
+from penstock.kafka.commit import Committer, SourceOffset
 from penstock.kafka.limits import default_size
 from penstock.kafka.offsets import refuse_members
 from penstock.kafka.publishers import publisher_of
@@ -56,7 +56,7 @@ def restore_savepoint(application_id: str, own: Iterable[InternalTopic], config:
             f"cannot change: set shards to {manifest.shards}."
         )
     admin = open_admin(config)
-    with Home(str(config.state_dir), application_id).vacant():
+    with StateDirectory(str(config.state_dir), application_id).vacant():
         refuse_members(admin, application_id, config.broker_timeout_ms)
         _Restoration(application_id, config, admin, directory, manifest).run({topic.name: topic for topic in own})
     return manifest
@@ -87,7 +87,7 @@ class _Restoration:
         publisher.start()  # before anything is read: then an instance that starts in between is found, or finds this one
         with closing(publisher):
             is_begun = self._is_begun([lanes.name, *own, *changelogs])
-            copies = Copies(Barrier(publisher, self._config.broker_timeout_ms), _after_full)
+            copies = Copies(Committer(publisher, self._config.broker_timeout_ms), _after_full)
             self._topics.ensure([lanes], self._config.replication_factor)
             self._begin(copies, lanes.name)
             if is_begun:

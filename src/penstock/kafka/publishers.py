@@ -1,6 +1,6 @@
 """Two ways to publish an epoch: in one Kafka transaction, or record by record with the offsets last.
 
-Both implement the barrier's `Publisher`. If executors write, `writers` has a third.
+Both implement the committer's `Publisher`. If executors write, `writers` has a third.
 """
 
 from __future__ import annotations

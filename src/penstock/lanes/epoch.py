@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FAILURES, RegistryError
+from penstock.lanes.bound_shard import BoundShard, flush
 from penstock.lanes.cursor import AFTER_RECORDS, BEFORE_RECORDS, CursorPosition
 from penstock.lanes.entrances import has_replays
 from penstock.lanes.gathering import gather
-from penstock.lanes.lane import Lane, flush
 from penstock.lanes.position import NOWHERE, RawRecord, headers_of
 from penstock.lanes.sources import Intake
 from penstock.records import NO_HEADERS, NO_TIMESTAMP, Headers, Process, RecordMetadata
@@ -68,15 +68,15 @@ class Catalogue:
     origins: tuple[tuple[str, int], ...]
 
 
-def walk(lane: Lane, records: pa.Table, catalogue: Catalogue, watermark: int | None = None) -> pa.Table:
+def walk(bound: BoundShard, records: pa.Table, catalogue: Catalogue, watermark: int | None = None) -> pa.Table:
     """Run an epoch's records through one shard, up to and including the flush of its caches; see `feed`."""
-    walked = feed(lane, in_order(records), catalogue, watermark)
-    flush([lane])
+    walked = feed(bound, in_order(records), catalogue, watermark)
+    flush([bound])
     return walked
 
 
 def feed(
-    lane: Lane, records: pa.Table, catalogue: Catalogue, watermark: int | None = None, values: Values | None = None
+    bound: BoundShard, records: pa.Table, catalogue: Catalogue, watermark: int | None = None, values: Values | None = None
 ) -> pa.Table:
     """Run an epoch's records, which must be in order, through one shard.
 
@@ -84,20 +84,20 @@ def feed(
     lane's watermark advances after them. `values` are the decoded records, if they were decoded already. Return the records that
     were processed; the causes of rows are indexes into them.
     """
-    if watermark is None and values is None and records.num_rows and gather(lane, records, catalogue.sources):
-        lane.cursor.row = AFTER_RECORDS
+    if watermark is None and values is None and records.num_rows and gather(bound, records, catalogue.sources):
+        bound.cursor.row = AFTER_RECORDS
         return records
     decoded: dict[int, Feed] = {}
     if records.num_rows and values is None:
-        records, values = _readable(lane, records, catalogue)
+        records, values = _readable(bound, records, catalogue)
     if values is not None:
-        decoded = {code: (_entrance(lane, catalogue, code, each), each.arriving) for code, each in values.items()}
+        decoded = {code: (_entrance(bound, catalogue, code, each), each.arriving) for code, each in values.items()}
     if watermark is not None:
-        _walk_to_watermark(lane, records, decoded, catalogue, watermark)
+        _walk_to_watermark(bound, records, decoded, catalogue, watermark)
     elif records.num_rows:
-        _walk_records(lane, records, decoded, catalogue)
-    lane.cursor.position = NOWHERE
-    lane.cursor.row = AFTER_RECORDS
+        _walk_records(bound, records, decoded, catalogue)
+    bound.cursor.position = NOWHERE
+    bound.cursor.row = AFTER_RECORDS
     return records
 
 
@@ -157,13 +157,13 @@ def runs(origins: Any) -> Iterator[tuple[int, int]]:
     return zip(starts, [*starts[1:], len(origins)], strict=True)
 
 
-def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue) -> None:
+def _walk_records(bound: BoundShard, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue) -> None:
     """Pass every record, in order, to the source that reads it."""
-    position = _enter(lane, records, catalogue)
-    if lane.clocks.follow_stream_time or records.column("stream_time").null_count < records.num_rows:
-        _walk_timed(lane, position, records, decoded, catalogue, range(records.num_rows))
+    position = _enter(bound, records, catalogue)
+    if bound.clocks.follow_stream_time or records.column("stream_time").null_count < records.num_rows:
+        _walk_timed(bound, position, records, decoded, catalogue, range(records.num_rows))
         return
-    cursor = lane.cursor
+    cursor = bound.cursor
     if len(decoded) == 1:
         [(process, arriving)] = decoded.values()
         for cursor.row, (key, value, timestamp, header) in zip(range(records.num_rows), arriving, strict=False):
@@ -172,26 +172,28 @@ def _walk_records(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catal
         for cursor.row, code in enumerate(records.column("source").to_pylist()):
             process, arriving = decoded[code]
             process(*next(arriving))
-    lane.clocks.latest = max(lane.clocks.latest, int(records.column("timestamp").to_numpy().max()))
+    bound.clocks.latest = max(bound.clocks.latest, int(records.column("timestamp").to_numpy().max()))
 
 
-def _walk_to_watermark(lane: Lane, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, watermark: int) -> None:
+def _walk_to_watermark(
+    bound: BoundShard, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, watermark: int
+) -> None:
     """Process the records that the watermark caused in earlier stages, then advance it, then process the epoch's own records."""
     results = int(np.count_nonzero(records.column("origin").to_numpy() == BEFORE_RECORDS))
-    position = _enter(lane, records, catalogue)
+    position = _enter(bound, records, catalogue)
     if results:
-        _walk_timed(lane, position, records, decoded, catalogue, range(results))
-    lane.cursor.row = BEFORE_RECORDS
-    lane.advance_watermark(watermark)
+        _walk_timed(bound, position, records, decoded, catalogue, range(results))
+    bound.cursor.row = BEFORE_RECORDS
+    bound.advance_watermark(watermark)
     if results < records.num_rows:
-        _walk_timed(lane, position, records, decoded, catalogue, range(results, records.num_rows))
+        _walk_timed(bound, position, records, decoded, catalogue, range(results, records.num_rows))
 
 
-def _enter(lane: Lane, records: pa.Table, catalogue: Catalogue) -> CursorPosition:
+def _enter(bound: BoundShard, records: pa.Table, catalogue: Catalogue) -> CursorPosition:
     """Set the lane's cursor to the start of these records."""
     columns = [records.column(name) for name in ("source", "origin", "offset", "key", "value", "timestamp", "headers")]
-    exchanges = [_exchange(lane.intakes.get(name)) for name in catalogue.sources]
-    cursor = lane.cursor
+    exchanges = [_exchange(bound.intakes.get(name)) for name in catalogue.sources]
+    cursor = bound.cursor
     cursor.row = 0
     cursor.position = position = CursorPosition(cursor, columns, catalogue.origins, exchanges)
     return position
@@ -202,10 +204,10 @@ def _exchange(intake: Intake | None) -> str | None:
 
 
 def _walk_timed(
-    lane: Lane, position: CursorPosition, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, rows: range
+    bound: BoundShard, position: CursorPosition, records: pa.Table, decoded: dict[int, Feed], catalogue: Catalogue, rows: range
 ) -> None:
     """Process some of the records, with exact time at each: nodes may read it, or wait for it."""
-    cursor, clocks, watermark = lane.cursor, lane.clocks, lane.clocks.watermark
+    cursor, clocks, watermark = bound.cursor, bound.clocks, bound.clocks.watermark
     stream_times = {code: clocks.stream_time_of(catalogue.sources[code]) for code in decoded}
     some = records.slice(rows.start, len(rows))
     times = _stream_times(some)
@@ -246,35 +248,35 @@ Values = Mapping[int, Read]
 """Decoded records by the code of the source."""
 
 
-def read_all(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values | None:
+def read_all(bound: BoundShard, records: pa.Table, catalogue: Catalogue) -> Values | None:
     """Decode the records of several consecutive shards; return None if any of them cannot be decoded.
 
     The lane may be that of any of those shards.
     """
     try:
-        return _values(lane, records, catalogue)
+        return _values(bound, records, catalogue)
     except RegistryError:
         raise
     except FAILURES:
         return None
 
 
-def _readable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> tuple[pa.Table, Values]:
+def _readable(bound: BoundShard, records: pa.Table, catalogue: Catalogue) -> tuple[pa.Table, Values]:
     """Decode keys and values by source and column; records that cannot be decoded are removed if the handler allows it."""
     try:
-        return records, _values(lane, records, catalogue)
+        return records, _values(bound, records, catalogue)
     except RegistryError:
         raise
     except FAILURES:
-        kept = _without_unreadable(lane, records, catalogue)
-        return kept, _values(lane, kept, catalogue)
+        kept = _without_unreadable(bound, records, catalogue)
+        return kept, _values(bound, kept, catalogue)
 
 
-def _values(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values:
+def _values(bound: BoundShard, records: pa.Table, catalogue: Catalogue) -> Values:
     codes = records.column("source").to_numpy()
     found: dict[int, Read] = {}
     for code in np.unique(codes).tolist():
-        intake = lane.intakes[catalogue.sources[code]]
+        intake = bound.intakes[catalogue.sources[code]]
         own = records if (codes == code).all() else records.filter(pa.array(codes == code))
         keys = _column(intake.key, own.column("key"))
         values = _column(intake.value, own.column("value"))
@@ -284,9 +286,9 @@ def _values(lane: Lane, records: pa.Table, catalogue: Catalogue) -> Values:
     return found
 
 
-def _entrance(lane: Lane, catalogue: Catalogue, code: int, values: Read) -> Process:
-    intake = lane.intakes[catalogue.sources[code]]
-    return lane.entrances.of(intake) if values.has_replays else intake.process
+def _entrance(bound: BoundShard, catalogue: Catalogue, code: int, values: Read) -> Process:
+    intake = bound.intakes[catalogue.sources[code]]
+    return bound.entrances.of(intake) if values.has_replays else intake.process
 
 
 def _headers(column: pa.ChunkedArray) -> Iterable[Headers]:
@@ -295,18 +297,18 @@ def _headers(column: pa.ChunkedArray) -> Iterable[Headers]:
     return map(headers_of, column.to_pylist())
 
 
-def _without_unreadable(lane: Lane, records: pa.Table, catalogue: Catalogue) -> pa.Table:
+def _without_unreadable(bound: BoundShard, records: pa.Table, catalogue: Catalogue) -> pa.Table:
     """Decode records one by one, so that an error names its record, or the handler can decide to drop it."""
     kept = []
     for row in records.to_pylist():
-        intake = lane.intakes[catalogue.sources[row["source"]]]
+        intake = bound.intakes[catalogue.sources[row["source"]]]
         topic, partition = catalogue.origins[row["origin"]]
         origin = RecordMetadata(topic, partition, row["offset"])
-        kept.append(_is_readable(lane, intake, origin, row))
+        kept.append(_is_readable(bound, intake, origin, row))
     return records.filter(pa.array(kept, pa.bool_()))
 
 
-def _is_readable(lane: Lane, intake: Intake, origin: RecordMetadata, row: dict[str, Any]) -> bool:
+def _is_readable(bound: BoundShard, intake: Intake, origin: RecordMetadata, row: dict[str, Any]) -> bool:
     """Whether key and value of a record can be decoded; if not, the handler has decided to drop it."""
     try:
         intake.values(origin, row["key"], row["value"])
@@ -314,7 +316,7 @@ def _is_readable(lane: Lane, intake: Intake, origin: RecordMetadata, row: dict[s
         raise
     except Exception as error:
         raw = RawRecord(row["key"], row["value"], row["timestamp"], headers_of(row["headers"]))
-        lane.failures.deserialization(intake.node, error, raw, origin)
+        bound.failures.deserialization(intake.node, error, raw, origin)
         return False
     return True
 

@@ -18,9 +18,9 @@ from penstock.expressions.columns.evaluation import holds, replaced
 from penstock.expressions.columns.frames import Frame
 from penstock.expressions.columns.scalars import are_scalars, read_scalars
 from penstock.expressions.columns.steps import Keep, Replace, Step
+from penstock.lanes.bound_shard import BoundShard
 from penstock.lanes.columnar import ColumnarPath
 from penstock.lanes.entrances import has_replays
-from penstock.lanes.lane import Lane
 from penstock.lanes.settling import Arrived, Changes, Keys, Table, changed, keys_of, settle
 from penstock.lanes.windowing import WindowChanges, WindowTable, hold, window_changes, window_table
 from penstock.state import CachedKeyValueStore
@@ -48,11 +48,11 @@ def are_many(records: pa.Table) -> bool:
     return bool(records.num_rows >= COLUMNS_FROM)
 
 
-def path_of(lane: Lane, records: pa.Table, catalogue: Sequence[str]) -> ColumnarPath | None:
+def path_of(bound: BoundShard, records: pa.Table, catalogue: Sequence[str]) -> ColumnarPath | None:
     """Return the columnar path that all these records take; None if they must be walked."""
-    if not are_many(records) or lane.clocks.follow_stream_time:
+    if not are_many(records) or bound.clocks.follow_stream_time:
         return None
-    paths = lane.circuit.blueprint.columnar_paths
+    paths = bound.circuit.blueprint.columnar_paths
     if not paths:
         return None
     codes = records.column("source").to_numpy()
@@ -61,51 +61,51 @@ def path_of(lane: Lane, records: pa.Table, catalogue: Sequence[str]) -> Columnar
         return None
     headers = records.column("headers")
     has_headers = headers.null_count < len(headers)
-    return None if has_headers and (lane.is_traced or has_replays(headers)) else path
+    return None if has_headers and (bound.is_traced or has_replays(headers)) else path
 
 
-def gather(lane: Lane, records: pa.Table, catalogue: Sequence[str]) -> bool:
+def gather(bound: BoundShard, records: pa.Table, catalogue: Sequence[str]) -> bool:
     """Run an epoch's records through one shard in columns; return False, without effect, if they must be walked.
 
     `catalogue` has the source nodes by the codes in the records.
     """
-    path = path_of(lane, records, catalogue)
-    table = None if path is None else _table(lane, path)
+    path = path_of(bound, records, catalogue)
+    table = None if path is None else _table(bound, path)
     if path is None or table is None:
         return False
     try:
-        found = _gathered(path, lane.intakes[path.source].node, table, records)
+        found = _gathered(path, bound.intakes[path.source].node, table, records)
     except Exception as error:  # rows will find out whether it is one
         _log.debug("walked, not computed in columns: %s: %s", type(error).__name__, error)
         return False
     if found.changes is not None:
-        apply(lane, path, table, found.changes)
-    lane.outbox.drop(path.steps[-1][0], path.gather.drops_for, found.dropped)
-    if lane.samples is not None:
+        apply(bound, path, table, found.changes)
+    bound.outbox.drop(path.steps[-1][0], path.gather.drops_for, found.dropped)
+    if bound.samples is not None:
         for tally in found.tallies:
-            lane.samples.add(*tally)
-    lane.clocks.latest = int(records.column("timestamp").to_numpy().max())
+            bound.samples.add(*tally)
+    bound.clocks.latest = int(records.column("timestamp").to_numpy().max())
     return True
 
 
-def _table(lane: Lane, path: ColumnarPath) -> Table | WindowTable | None:
+def _table(bound: BoundShard, path: ColumnarPath) -> Table | WindowTable | None:
     """Return the table of a path, if columns can change it now."""
     name = path.gather.store
     if path.gather.within is not None:
-        return window_table(lane, path.steps[-1][0], name)
-    store = lane.stores.store(name)
-    return Table(lane.circuit.blueprint.spec(name), store) if type(store) is CachedKeyValueStore and not store.held else None
+        return window_table(bound, path.steps[-1][0], name)
+    store = bound.stores.store(name)
+    return Table(bound.circuit.blueprint.spec(name), store) if type(store) is CachedKeyValueStore and not store.held else None
 
 
-def apply(lane: Lane, path: ColumnarPath, table: Table | WindowTable, changes: Changes | WindowChanges) -> None:
+def apply(bound: BoundShard, path: ColumnarPath, table: Table | WindowTable, changes: Changes | WindowChanges) -> None:
     """Put changes into the table, and have them sent when the epoch ends."""
     match changes, table:
         case Changes(), Table():
-            settle(lane, path, table.store, changes)
+            settle(bound, path, table.store, changes)
         case WindowChanges(), WindowTable():
-            hold(lane, table, changes)
+            hold(bound, table, changes)
             if path.gather.within is not None:
-                lane.outbox.drop(path.steps[-1][0], path.gather.within.drops_for, changes.expired)
+                bound.outbox.drop(path.steps[-1][0], path.gather.within.drops_for, changes.expired)
 
 
 def _gathered(path: ColumnarPath, source: SourceNode, table: Table | WindowTable, records: pa.Table) -> Gathered:

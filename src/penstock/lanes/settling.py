@@ -22,8 +22,8 @@ from penstock.expressions.columns.scalars import is_text
 from penstock.expressions.columns.texts import documents
 from penstock.expressions.columns.vectors import DoubtError
 from penstock.expressions.nodes import Aggregates
+from penstock.lanes.bound_shard import BoundShard
 from penstock.lanes.columnar import ColumnarPath
-from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row, RowKind
 from penstock.lanes.position import headers_of
 from penstock.lanes.sinks import by_key
@@ -191,13 +191,13 @@ def headers_at(column: pa.ChunkedArray, rows: Any) -> list[Headers]:
     return [headers_of(row) for row in column.take(pa.array(rows)).to_pylist()]
 
 
-def settle(lane: Lane, path: ColumnarPath, store: CachedKeyValueStore[Any, Any], changes: Changes) -> None:
+def settle(bound: BoundShard, path: ColumnarPath, store: CachedKeyValueStore[Any, Any], changes: Changes) -> None:
     """Put changes into the store, and have them sent when the epoch ends."""
     if not changes.sent_as_stored:
         _hold(store, changes)
         return
     write_all(store, changes.keys.names, changes.times.tolist(), changes.values)
-    lane.stores.emit_once(store.name, lambda: _send(lane, path, changes))
+    bound.stores.emit_once(store.name, lambda: _send(bound, path, changes))
 
 
 def _hold(store: CachedKeyValueStore[Any, Any], changes: Changes) -> None:
@@ -216,12 +216,12 @@ def objects(node: Aggregates | None, results: list[list[Any]]) -> list[Any]:
     return [into(**dict(zip(names, values, strict=True))) for values in zip(*results, strict=True)]
 
 
-def _send(lane: Lane, path: ColumnarPath, changes: Changes) -> None:
+def _send(bound: BoundShard, path: ColumnarPath, changes: Changes) -> None:
     """Send the changes in the order of their last puts, as the flush of a cache does."""
     end, values, order = path.end, changes.values, changes.order
     assert end is not None
     names, times, headers = changes.keys.names, changes.times.tolist(), changes.headers
-    kind, cause = RowKind.EXCHANGE if end.sink.internal else RowKind.SINK, lane.cursor.row
+    kind, cause = RowKind.EXCHANGE if end.sink.internal else RowKind.SINK, bound.cursor.row
     columns = (
         repeat(end.topic),
         map(names.__getitem__, order),
@@ -232,7 +232,7 @@ def _send(lane: Lane, path: ColumnarPath, changes: Changes) -> None:
         repeat(kind),
         repeat(cause),
     )
-    lane.outbox.send_all(map(_new, repeat(Row), zip(*columns, strict=False)))
-    if lane.samples is not None:
+    bound.outbox.send_all(map(_new, repeat(Row), zip(*columns, strict=False)))
+    if bound.samples is not None:
         for name in (end.between, end.sink.name):
-            lane.samples.add(name, len(order), 0.0)
+            bound.samples.add(name, len(order), 0.0)

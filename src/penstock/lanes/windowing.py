@@ -14,8 +14,8 @@ from penstock.expressions.columns.aggregation import Groups, fold
 from penstock.expressions.columns.frames import Frame
 from penstock.expressions.columns.steps import Gather
 from penstock.expressions.columns.vectors import DoubtError
+from penstock.lanes.bound_shard import BoundShard
 from penstock.lanes.clocks import ObservedClock
-from penstock.lanes.lane import Lane
 from penstock.lanes.settling import Arrived, before, distinct, headers_at, latest, objects
 from penstock.records import Windowed
 from penstock.state import MAX_TIME, StoreSpec, TimestampedWindowStore, can_hold_all, hold_all, read_windows
@@ -53,10 +53,10 @@ class _Updates(NamedTuple):
     expired: int
 
 
-def window_table(lane: Lane, node: str, name: str) -> WindowTable | None:
+def window_table(bound: BoundShard, node: str, name: str) -> WindowTable | None:
     """Return the table of windows that a node keeps, if columns can change it now."""
-    spec, store, clock = lane.circuit.blueprint.spec(name), lane.stores.store(name), lane.clocks.clock(node)
-    is_free = type(store) is TimestampedWindowStore and spec.cached and spec.serdes[0].identity and not lane.stores.pending(name)
+    spec, store, clock = bound.circuit.blueprint.spec(name), bound.stores.store(name), bound.clocks.clock(node)
+    is_free = type(store) is TimestampedWindowStore and spec.cached and spec.serdes[0].identity and not bound.stores.pending(name)
     return WindowTable(spec, store, clock) if is_free and isinstance(clock, ObservedClock) else None
 
 
@@ -114,9 +114,9 @@ def _updates(windows: TimeWindows, timestamps: Any, observed: Any) -> _Updates:
     return _Updates(records[are_open], starts[are_open], int(len(starts) - np.count_nonzero(are_open)))
 
 
-def hold(lane: Lane, table: WindowTable, changes: WindowChanges) -> None:
+def hold(bound: BoundShard, table: WindowTable, changes: WindowChanges) -> None:
     """Hold changes in the store, and have them sent when the epoch ends."""
     table.clock.observe(changes.time)
     if changes.held:
         hold_all(table.store, changes.held, changes.last_start)
-        lane.stores.pending(table.spec.name).update(changes.pending)
+        bound.stores.pending(table.spec.name).update(changes.pending)

@@ -154,7 +154,7 @@ class Recorder:
 
     @property
     def partitions(self) -> Mapping[Partition, PartitionReport]:
-        """The source partitions: positions as of the last barrier, and ends as last seen.
+        """The source partitions: positions as of the last commit, and ends as last seen.
 
         Two threads report the two, so they are combined here, when they are read.
         """
@@ -291,7 +291,7 @@ class Recorder:
         self.commit_retries += 1
 
     def moved(self, partitions: Mapping[Partition, PartitionReport], watermark: int) -> None:
-        """Record the positions of the source partitions as of the last barrier, and the application's watermark."""
+        """Record the positions of the source partitions as of the last commit, and the application's watermark."""
         self._places = partitions
         self.watermark = watermark
 

@@ -46,7 +46,7 @@ class EpochReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """A source partition as of the last barrier; -1 means unknown or absent."""
+    """A source partition as of the last commit; -1 means unknown or absent."""
 
     topic: str
     partition: int

@@ -1,7 +1,7 @@
 """Late records, directly below their source: the policy for them, and a separate stream of them.
 
 A record is late if its event time is before its partition's watermark when it arrived, or before the application's watermark
-as of the last barrier.
+as of the last commit.
 """
 
 from __future__ import annotations

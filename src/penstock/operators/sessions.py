@@ -100,7 +100,7 @@ class SessionAggregate(TableOperator):
             aggregated = initialize()
             sessions = list(find(key, timestamp - gap, timestamp + gap))
             if has_watermarks:
-                # A session that the watermark closed stays closed, whether or not a barrier has emitted it yet.
+                # A session that the watermark closed stays closed, whether or not a commit has emitted it yet.
                 sessions = [found for found in sessions if found[0].end >= close_time]
             for session, session_value in sessions:
                 aggregated = merge(key, aggregated, session_value)

@@ -1,4 +1,4 @@
-"""Queries of the stores of a running application, answered as of its last barrier."""
+"""Queries of the stores of a running application, answered as of its last commit."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def view(state: CommittedState, store: str) -> Any:
-    """Return the view that fits the store's kind; every read is as of the last barrier."""
+    """Return the view that fits the store's kind; every read is as of the last commit."""
     return view_of(Source(state, store))
 
 

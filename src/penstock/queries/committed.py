@@ -1,4 +1,4 @@
-"""`CommittedState`: the stores of a running application as of its last barrier, readable from any thread.
+"""`CommittedState`: the stores of a running application as of its last commit, readable from any thread.
 
 Without queries, nothing is open and a commit costs nothing. After the first query, each commit takes a new snapshot of every
 lane, which takes microseconds. Lanes may be epochs ahead by then, and be written at that moment; they keep the values that epochs
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.epochs.home import Home
 from penstock.epochs.program import Program
+from penstock.epochs.state_directory import StateDirectory
 from penstock.errors import LaneMovedError, NotReadyError, QueryTimeoutError, StateError, UnknownStoreError
 from penstock.queries.snapshots import Scan, Snapshot
 from penstock.state import Engine, EngineFactory, Snapshots, StoreKind, StoreSpec, by_query, memory_engine
@@ -41,9 +41,9 @@ _INTERNAL = (StoreKind.RAW, StoreKind.TIMERS)
 
 
 class CommittedState:
-    """All lanes as of the last barrier.
+    """All lanes as of the last commit.
 
-    `committed` returns the epoch of the last barrier, `globals_` takes a snapshot of the global stores. If lanes run on several
+    `committed` returns the epoch of the last commit, `globals_` takes a snapshot of the global stores. If lanes run on several
     hosts, `server_of` returns the address of a lane's server.
     """
 
@@ -85,7 +85,7 @@ class CommittedState:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the last barrier."""
+        """The epoch of the last commit."""
         return self._committed()
 
     @property
@@ -161,7 +161,7 @@ class CommittedState:
             self._refuse_if_closed()
             return memory_engine() if self._take_globals is None else self._take_globals()
 
-    # ---- for the barrier ----------------------------------------------------------------------------------------------
+    # ---- for the commit ----------------------------------------------------------------------------------------------
 
     def after_commit(self, epoch: int) -> None:
         """Renew the snapshot after a commit, before the next one. Never blocks, never raises."""
@@ -250,13 +250,13 @@ def _lanes_of(program: Program, server_of: Callable[[int], Address] | None) -> S
     if server_of is not None:
         clients = LaneClients(program.server_key)
         return [RemoteSnapshots(clients, partial(server_of, lane), lane) for lane in range(program.lanes)]
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     directories = [home.lane_directory(lane, program.lanes) for lane in range(program.lanes)]
     return [Snapshots(EngineFactory(program.engine, str(directory))) for directory in directories]
 
 
 class Source:
-    """One store of the committed state, as views read it: as of the last barrier, or always of the `pinned` snapshot."""
+    """One store of the committed state, as views read it: as of the last commit, or always of the `pinned` snapshot."""
 
     def __init__(self, state: CommittedState, store: str, pinned: Snapshot | None = None) -> None:
         self.spec: StoreSpec = state.spec(store)

@@ -22,7 +22,7 @@ _LATEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class QueryResult(Generic[T]):
-    """A result, and the epoch of its barrier; `is_complete` is False if the limit cut off rows."""
+    """A result, and the epoch of its commit; `is_complete` is False if the limit cut off rows."""
 
     value: T
     epoch: int

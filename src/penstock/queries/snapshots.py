@@ -1,4 +1,4 @@
-"""Snapshots of all lanes as of one barrier: who reads them, and when they are closed.
+"""Snapshots of all lanes as of one commit: who reads them, and when they are closed.
 
 While an old snapshot is open, the lanes' files cannot reuse its pages. So a snapshot is closed when it is replaced and has no
 readers, and in any case after a time limit.
@@ -30,7 +30,7 @@ _KEY_VALUE = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED)
 
 
 class Snapshot:
-    """The lanes and the global stores as of one barrier. Readers hold `lock`, one at a time."""
+    """The lanes and the global stores as of one commit. Readers hold `lock`, one at a time."""
 
     def __init__(self, epoch: int, lanes: Sequence[Engine], shards: int, globals_: Engine | None) -> None:
         self.epoch = epoch

@@ -1,6 +1,6 @@
 """Read-only views of stores, like Kafka Streams' `ReadOnly…Store`: the methods of a processor's store that do not write.
 
-Every read is as of a barrier. Rows of all lanes come in one order: by the keys' bytes; in window and session stores by time
+Every read is as of a commit. Rows of all lanes come in one order: by the keys' bytes; in window and session stores by time
 segment first.
 """
 
@@ -44,7 +44,7 @@ class KeyValueView(KeyValueReads[K, V]):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the barrier that a read now would be of."""
+        """The epoch of the commit that a read now would be of."""
         return self._source.epoch
 
     def approximate_num_entries(self) -> int:
@@ -101,7 +101,7 @@ class HistoryView(Generic[K, V]):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the barrier that a read now would be of."""
+        """The epoch of the commit that a read now would be of."""
         return self._source.epoch
 
     def _key_bytes(self, key: K) -> bytes:

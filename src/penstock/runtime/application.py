@@ -229,11 +229,11 @@ class RunningApplication:
 
     @property
     def committed_state(self) -> CommittedState:
-        """The stores as of the last barrier; raises `NotReadyError` while they are being restored."""
+        """The stores as of the last commit; raises `NotReadyError` while they are being restored."""
         return self._require_started().state
 
     def store(self, name: str) -> Any:
-        """Return a read-only view of a store, always as of the last barrier; see `penstock.queries.views`.
+        """Return a read-only view of a store, always as of the last commit; see `penstock.queries.views`.
 
         Example:
             >>> running.store("words")["to"]  # doctest: +SKIP
@@ -253,7 +253,7 @@ class RunningApplication:
         return ask(self.committed_state, store, query, at_least_epoch, duration_ms(timeout, "timeout") / 1000)
 
     def table(self, store: str) -> DataFrame:
-        """Return a store as a Spark DataFrame; each use reads it as of the last barrier."""
+        """Return a store as a Spark DataFrame; each use reads it as of the last commit."""
         return self._require_started().hosting.require_spark().tables.table(store)
 
     def sql(self, text: str) -> DataFrame:

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.epochs.home import Home
 from penstock.epochs.program import Program
 from penstock.epochs.standing import Committed
+from penstock.epochs.state_directory import StateDirectory
 from penstock.history.renames import Renames
 from penstock.history.truth import Position, Truth
 from penstock.kafka.offsets import refuse_members
@@ -35,7 +35,7 @@ class Fenced:
     truth: Truth
     publishing: Publishing
     beyond: Beyond
-    home: Home
+    home: StateDirectory
     sources: Mapping[str, Topic]
     sinks: Mapping[str, Topic]
     internal: Mapping[str, Topic]
@@ -62,7 +62,7 @@ def fence(opened: Opened, turn: Turn, on_publishing: Callable[[Publishing], None
     publishing = Publishing(instance, topics, {**sinks, **internal})
     closers.append(publishing.publisher.close)
     on_publishing(publishing)
-    turn.announce(instance, publishing.barrier)
+    turn.announce(instance, publishing.committer)
     turn.reached(FENCED)
     home = _occupied(program, closers)
     closers.append(beyond.load(hosting, publishing.sizes).stop)
@@ -71,7 +71,7 @@ def fence(opened: Opened, turn: Turn, on_publishing: Callable[[Publishing], None
     _report_changes(instance, position)
     refuse_members(admin, instance.application_id, config.broker_timeout_ms)
     if position.before is not None:
-        truth.renamed(Renames(program, config, topics, publishing.barrier).run(truth.last_facts, truth.facts))
+        truth.renamed(Renames(program, config, topics, publishing.committer).run(truth.last_facts, truth.facts))
     committed, known_facts = truth.committed(position.before)
     return Fenced(truth, publishing, beyond, home, sources, sinks, internal, position, committed, known_facts)
 
@@ -89,9 +89,9 @@ def _report_changes(instance: Instance, position: Position) -> None:
         report_lost(lost, instance.recorder)
 
 
-def _occupied(program: Program, closers: list[Callable[[], None]]) -> Home:
+def _occupied(program: Program, closers: list[Callable[[], None]]) -> StateDirectory:
     """Take over the directory of the stores, until the end."""
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     home.take_over(program.incarnation)
     closers.append(home.occupy())
     closers.append(lambda: home.let_go(program.incarnation))

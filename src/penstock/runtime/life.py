@@ -126,7 +126,7 @@ class End:
     """The end of an application: whether it has come, why, and what is to be closed then."""
 
     def __init__(self) -> None:
-        self.event = machine.event()
+        self.event: machine.Event = machine.event()
         self.failure: PenstockError | None = None
         self._closers: list[Callable[[], None]] = []
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.epochs.committed_lanes import CommittedLanes, LocalLanes, RemoteLanes
-from penstock.epochs.home import Home
 from penstock.epochs.program import Program
+from penstock.epochs.state_directory import StateDirectory
 from penstock.state import Engine
 from penstock.state.remote.protocol import Located
 from penstock.state.remote.server import Server
@@ -41,11 +41,11 @@ class LaneFinder(Protocol):
 
 
 class LanesHere:
-    """Lanes of this machine; `committed` returns the epoch of the last barrier, which a file tells to tasks."""
+    """Lanes of this machine; `committed` returns the epoch of the last commit, which a file tells to tasks."""
 
     def __init__(self, program: Program, committed: Callable[[], int]) -> None:
         self._committed = committed
-        self._note = Home(program.directory, program.application_id).root / "committed"
+        self._note = StateDirectory(program.directory, program.application_id).root / "committed"
         self._file: int | None = None
         self._lock = threading.Lock()
 

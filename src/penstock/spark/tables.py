@@ -1,4 +1,4 @@
-"""Stores as Spark tables: one task reads each from all lanes, as of the last barrier when the task begins.
+"""Stores as Spark tables: one task reads each from all lanes, as of the last commit when the task begins.
 
 One task: on a cluster, only one core may be free beside the slots.
 """

@@ -17,8 +17,8 @@ from penstock.calls import Callers, LoopThread
 from penstock.errors import TopologyError
 from penstock.handlers import HandlerKeywords, handlers_of
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings, flush
 from penstock.lanes.failures import FailurePolicy
-from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import At, RawRecord
 from penstock.lanes.residents import Residents
@@ -136,8 +136,8 @@ class TopologyTestDriver(Displayed):
         surroundings = Surroundings(lambda: self._now, lambda topic: self._partitions, lambda: self._callers)
         watermark = floor if self._watermarks.are_told else None
         self._lanes = [
-            Lane(blueprint, self._shards.own(number), surroundings, self._policy, watermark, residents=Residents(self.metrics))
-            for number in range(self._shards.count)
+            BoundShard(blueprint, own, surroundings, self._policy, watermark, residents=Residents(self.metrics))
+            for own in map(self._shards.own, range(self._shards.count))
         ]
         self._lane = self._lanes[0]
         self._rebinding.began(residents_of(self._lanes))

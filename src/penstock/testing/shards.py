@@ -17,7 +17,7 @@ from penstock.epochs.shards import shard_of, shard_of_partition
 from penstock.errors import TopologyError
 from penstock.handlers import ErrorHandlers
 from penstock.hosted import Resident
-from penstock.lanes.lane import Lane
+from penstock.lanes.bound_shard import BoundShard
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import RawRecord
 from penstock.lanes.sources import Intake
@@ -122,23 +122,23 @@ class _Queried(CommittedState):
         return Snapshot(self.epoch, [self._engine], self.program.shards, None)
 
 
-def residents_of(lanes: Iterable[Lane]) -> list[tuple[Node, Resident]]:
+def residents_of(lanes: Iterable[BoundShard]) -> list[tuple[Node, Resident]]:
     """Return the user's objects in all shards, with their nodes."""
     return [found for lane in lanes for found in lane.residents]
 
 
-def close_all(lanes: Iterable[Lane]) -> None:
+def close_all(lanes: Iterable[BoundShard]) -> None:
     """Close the user's objects in all shards; raises the first failure when all are closed."""
     for failure in [failure for lane in lanes for failure in lane.residents.close()]:
         raise failure
 
 
-def dropped_by(lanes: Iterable[Lane]) -> dict[tuple[str, str], int]:
+def dropped_by(lanes: Iterable[BoundShard]) -> dict[tuple[str, str], int]:
     """Return how many records all shards have dropped, by node and reason."""
     return dict(sum((Counter(lane.outbox.dropped) for lane in lanes), Counter()))
 
 
-def sent_by(lanes: Iterable[Lane]) -> list[tuple[Row, int]]:
+def sent_by(lanes: Iterable[BoundShard]) -> list[tuple[Row, int]]:
     """Return and remove the rows that the shards have sent, each with the number of its shard."""
     return [(row, shard) for shard, lane in enumerate(lanes) for row in lane.outbox.drain()]
 

@@ -15,7 +15,7 @@ import pytest
 from penstock.config import Config
 from penstock.errors import BrokerError, CommitError, FencedError
 from penstock.kafka import publishers
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from tests.jvm.kafka.live_topics import at, config, hanging, new_topic, offset_of, publisher, rows, values, wait_until_settled
 from verification.harness import topics
@@ -38,8 +38,8 @@ def test_a_commit_without_a_response_is_retried(own: Broker, application: str, m
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     with publisher(config(servers), application, topic) as target:
-        barrier = Barrier(target)
-        barrier.commit(0, [rows(b"0")], [at(1)])
+        committer = Committer(target)
+        committer.commit(0, [rows(b"0")], [at(1)])
         target.begin()
         target.produce(rows(b"1"))
         target.send_offsets([at(2)])
@@ -49,10 +49,10 @@ def test_a_commit_without_a_response_is_retried(own: Broker, application: str, m
         while not target.commit():
             pass
         first = target._producer.client
-        barrier.commit(2, [rows(b"2")], [at(3)])
+        committer.commit(2, [rows(b"2")], [at(3)])
         assert target._producer.client is not first, "a commit whose outcome was unknown is followed by a new producer"
         second = target._producer.client
-        barrier.commit(3, [rows(b"3")], [at(4)])
+        committer.commit(3, [rows(b"3")], [at(4)])
         assert target._producer.client is second
     assert values(servers, topic) == [b"0", b"1", b"2", b"3"]
     assert offset_of(servers, application) == (4, "m")
@@ -73,9 +73,9 @@ def test_after_an_unknown_outcome_it_is_fenced_if_another_instance_has_committed
         while not target.commit():
             pass
         with publisher(config(servers), application, topic) as other:
-            Barrier(other).commit(1, [rows(b"1")], [at(2)])
+            Committer(other).commit(1, [rows(b"1")], [at(2)])
         with pytest.raises(FencedError, match="Another instance of the application has committed in the meantime"):
-            Barrier(target).commit(1, [rows(b"1")], [at(2)])
+            Committer(target).commit(1, [rows(b"1")], [at(2)])
     assert values(servers, topic) == [b"0", b"1"]
 
 
@@ -83,15 +83,15 @@ def test_a_broker_may_die_before_the_commit_and_come_back(own: Broker, applicati
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     with publisher(config(servers), application, topic) as target:
-        barrier = Barrier(target)
-        barrier.commit(0, [rows(b"0")], [at(1)])
+        committer = Committer(target)
+        committer.commit(0, [rows(b"0")], [at(1)])
         wait_until_settled(servers, topic, application)
         own.kill()
         back = threading.Timer(2, own.start)
         back.start()
-        barrier.commit(1, [rows(b"1")], [at(2)])
+        committer.commit(1, [rows(b"1")], [at(2)])
         back.join()
-        barrier.commit(2, [rows(b"2")], [at(3)])
+        committer.commit(2, [rows(b"2")], [at(3)])
         target.check()
     assert values(servers, topic) == [b"0", b"1", b"2"]
     assert offset_of(servers, application) == (3, "m")
@@ -101,12 +101,12 @@ def test_a_broker_may_hang_for_longer_than_the_transaction_timeout(own: Broker, 
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     with publisher(config(servers, transaction_timeout="2s"), application, topic) as target:
-        barrier = Barrier(target)
-        barrier.commit(0, [rows(b"0")], [at(1)])
+        committer = Committer(target)
+        committer.commit(0, [rows(b"0")], [at(1)])
         own.pause()
         back = threading.Timer(6, own.resume)
         back.start()
-        barrier.commit(1, [rows(b"1"), rows(b"2")], [at(2)])
+        committer.commit(1, [rows(b"1"), rows(b"2")], [at(2)])
         back.join()
     assert values(servers, topic) == [b"0", b"1", b"2"]
     assert offset_of(servers, application) == (2, "m")
@@ -119,10 +119,10 @@ def test_a_broker_that_hangs_for_too_long_ends_the_application(
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     with publisher(config(servers, transaction_timeout="2s", broker_timeout="5s"), application, topic) as target:
-        barrier = Barrier(target)
-        barrier.commit(0, [rows(b"0")], [at(1)])
+        committer = Committer(target)
+        committer.commit(0, [rows(b"0")], [at(1)])
         with hanging(own), pytest.raises(BrokerError):
-            barrier.commit(1, [rows(b"1")], [at(2)])
+            committer.commit(1, [rows(b"1")], [at(2)])
     assert values(servers, topic) == [b"0"]
 
 
@@ -131,7 +131,7 @@ def test_an_unknown_outcome_of_the_first_commit_is_an_error(own: Broker, applica
     target = TransactionalPublisher(config(servers, transaction_timeout="2s"), application, application, [])
     target.start()
     with hanging(own), pytest.raises(CommitError, match=r"before the first commit\. Start again"):
-        Barrier(target).commit(0, [], [at(1)])
+        Committer(target).commit(0, [], [at(1)])
     assert offset_of(servers, application) is None
 
 
@@ -140,8 +140,8 @@ def test_an_idle_application_ends_when_brokers_are_unreachable_for_too_long(own:
     exactly_once = TransactionalPublisher(settings, application, application, [])
     exactly_once.start()
     at_least_once = AtLeastOncePublisher(settings, f"{application}-2", [])
-    Barrier(exactly_once).commit(0, [], [at(1)])
-    Barrier(at_least_once).commit(0, [], [at(1)])
+    Committer(exactly_once).commit(0, [], [at(1)])
+    Committer(at_least_once).commit(0, [], [at(1)])
     exactly_once.check()
     own.kill()
     try:
@@ -165,14 +165,14 @@ def test_an_idle_application_continues_when_the_brokers_come_back(own: Broker, a
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     with publisher(config(servers, broker_timeout="60s"), application, topic) as target:
-        Barrier(target).commit(0, [rows(b"0")], [at(1)])
+        Committer(target).commit(0, [rows(b"0")], [at(1)])
         wait_until_settled(servers, topic, application)
         own.kill()
         check_for(target, 2)
         own.start()
         check_for(target, 3)
         assert target._producer._out_of_reach_since is None
-        Barrier(target).commit(1, [rows(b"1")], [at(2)])
+        Committer(target).commit(1, [rows(b"1")], [at(2)])
     assert values(servers, topic) == [b"0", b"1"]
 
 
@@ -190,7 +190,7 @@ def test_at_least_once_waits_for_a_broker_that_hangs(own: Broker, application: s
     servers = own.bootstrap_servers
     topic = new_topic(servers)
     target = AtLeastOncePublisher(config(servers, guarantee="at_least_once"), application, [topic])
-    Barrier(target).commit(0, [rows(b"0")], [at(1)])
+    Committer(target).commit(0, [rows(b"0")], [at(1)])
     target.begin()
     target.produce(rows(b"1"))
     target.send_offsets([at(2)])
@@ -205,20 +205,20 @@ def test_at_least_once_waits_for_a_broker_that_hangs(own: Broker, application: s
 
 VICTIM = """
 import sys
-from penstock.kafka.commit import Barrier, SourceOffset
+from penstock.kafka.commit import Committer, SourceOffset
 from penstock.kafka.publishers import TransactionalPublisher
 from tests.jvm.kafka.live_topics import config, rows
 servers, application, topic = sys.argv[1:]
 target = TransactionalPublisher(config(servers), application, application, [topic])
 target.start()
-barrier = Barrier(target)
+committer = Committer(target)
 for epoch in range(5):
-    barrier.commit(epoch, [rows(b"%d-a" % epoch), rows(b"%d-b" % epoch)], [SourceOffset("input", 0, epoch + 1, str(epoch))])
+    committer.commit(epoch, [rows(b"%d-a" % epoch), rows(b"%d-b" % epoch)], [SourceOffset("input", 0, epoch + 1, str(epoch))])
 """
 
 GIVING_UP = """
 import sys
-from penstock.kafka.commit import Barrier, SourceOffset
+from penstock.kafka.commit import Committer, SourceOffset
 from penstock.errors import PenstockError
 from penstock.kafka.publishers import TransactionalPublisher
 from tests.jvm.kafka.live_topics import config, rows
@@ -227,12 +227,12 @@ target = TransactionalPublisher(
     config(servers, transaction_timeout="2s", broker_timeout="4s"), application, application, [topic]
 )
 target.start()
-barrier = Barrier(target)
-barrier.commit(0, [rows(b"0")], [SourceOffset("input", 0, 1, "m")])
+committer = Committer(target)
+committer.commit(0, [rows(b"0")], [SourceOffset("input", 0, 1, "m")])
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    barrier.commit(1, [rows(b"1")], [SourceOffset("input", 0, 2, "m")])
+    committer.commit(1, [rows(b"1")], [SourceOffset("input", 0, 2, "m")])
 except PenstockError as error:
     sys.exit(error.exit_code)
 """
@@ -261,13 +261,13 @@ def test_a_process_that_gives_up_ends_with_its_own_exit_code(own: Broker, applic
 KILLED_AT = {
     "kafka.before_init:1": 0,
     "kafka.after_init:1": 0,
-    "barrier.before_begin:3": 2,
-    "barrier.after_begin:3": 2,
-    "barrier.mid_produce:5": 2,
-    "barrier.after_produce:3": 2,
-    "barrier.after_offsets:3": 2,
-    "barrier.before_commit:3": 2,
-    "barrier.after_commit:3": 3,
+    "committer.before_begin:3": 2,
+    "committer.after_begin:3": 2,
+    "committer.mid_produce:5": 2,
+    "committer.after_produce:3": 2,
+    "committer.after_offsets:3": 2,
+    "committer.before_commit:3": 2,
+    "committer.after_commit:3": 3,
 }
 
 
@@ -283,5 +283,5 @@ def test_a_killed_process_leaves_whole_epochs(servers: str, application: str, po
     assert (tmp_path / "fired").read_text().startswith(point.partition(":")[0])
     with publisher(config(servers), application, topic) as successor:
         assert offset_of(servers, application) == ((epochs, str(epochs - 1)) if epochs else None)
-        Barrier(successor).commit(9, [rows(b"9")], [at(9)])
+        Committer(successor).commit(9, [rows(b"9")], [at(9)])
     assert values(servers, topic) == [b"%d-%s" % (epoch, half) for epoch in range(epochs) for half in (b"a", b"b")] + [b"9"]

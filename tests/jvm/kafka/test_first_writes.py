@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.config import Guarantee
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.publishers import publisher_of
 from tests.jvm.kafka.live_topics import at, config, new_topic, row, rows, values
 from verification.harness import topics
@@ -42,7 +42,7 @@ def test_a_refused_first_batch_is_not_lost(own: Broker, leader: RefusingLeader, 
     topic, other = new_topic(own.bootstrap_servers, partitions=2), new_topic(own.bootstrap_servers)
     target = publisher_of(config(own.proxied_bootstrap_servers, guarantee=guarantee), application, [topic, other])
     target.start()
-    Barrier(target).write([rows(row(b"connects", name=1))])
+    Committer(target).write([rows(row(b"connects", name=1))])
     target.begin()
     for number in range(3):
         sent = [row(b"%d-%d" % (number, partition), partition=partition) for partition in (0, 1)]

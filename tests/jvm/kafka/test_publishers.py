@@ -11,7 +11,7 @@ import pytest
 
 from penstock.config import Config
 from penstock.errors import CommitError, ConfigError, FencedError, ProductionError, TopicError
-from penstock.kafka.commit import Barrier, Phase
+from penstock.kafka.commit import Committer, Phase
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from tests.jvm.kafka.live_topics import at, config, new_topic, offset_of, publisher, row, rows, values, wait_until_settled
 from verification.harness import topics
@@ -161,12 +161,12 @@ def test_a_fenced_instance_says_so_even_if_it_notices_while_it_sends_records(ser
 def test_the_barrier_fails_when_it_is_fenced(servers: str, application: str) -> None:
     topic = new_topic(servers)
     with publisher(config(servers), application, topic) as first:
-        barrier = Barrier(first)
-        barrier.commit(0, [rows(b"0")], [at(1)])
+        committer = Committer(first)
+        committer.commit(0, [rows(b"0")], [at(1)])
         with publisher(config(servers), application, topic):
             with pytest.raises(FencedError):
-                barrier.commit(1, [rows(b"1")], [at(2)])
-            assert barrier.phase is Phase.FAILED
+                committer.commit(1, [rows(b"1")], [at(2)])
+            assert committer.phase is Phase.FAILED
     assert values(servers, topic) == [b"0"]
 
 
@@ -200,9 +200,9 @@ def test_a_missing_topic_is_named(servers: str, application: str, monkeypatch: p
 def test_a_missing_partition_is_refused(servers: str, application: str) -> None:
     topic = new_topic(servers)
     with publisher(config(servers), application, topic) as target:
-        Barrier(target).commit(0, [rows(b"here")], [at(1)])
+        Committer(target).commit(0, [rows(b"here")], [at(1)])
         with pytest.raises(TopicError, match="Unknown partition"):
-            Barrier(target).commit(1, [rows(b"", row(b"lost", partition=7))], [at(2)])
+            Committer(target).commit(1, [rows(b"", row(b"lost", partition=7))], [at(2)])
     assert values(servers, topic) == [b"here"]
 
 
@@ -210,7 +210,7 @@ def test_a_record_that_the_topic_refuses_is_named(servers: str, application: str
     topic = new_topic(servers, max_message_bytes="1000")
     refusal = pytest.raises(ProductionError, match=rf"Topic '{topic}' \(1 record\(s\) not delivered\): .*too large")
     with publisher(config(servers), application, topic) as target, refusal:
-        Barrier(target).commit(0, [rows(row(urandom(5_000)))], [at(1)])
+        Committer(target).commit(0, [rows(row(urandom(5_000)))], [at(1)])
     with publisher(config(servers), application, topic) as target:
         publish(target, rows(b"small"))
         assert target.commit()
@@ -252,10 +252,10 @@ def test_at_least_once_commits_offsets_after_the_records(servers: str, applicati
     topic = new_topic(servers)
     target = at_least_once(servers, application, topic)
     target.start()
-    barrier = Barrier(target)
-    barrier.commit(0, [rows(b"0", b"1"), rows(b"2")], [at(1, "m0")])
-    barrier.commit(1, [], [at(2, '{"é": 1}')])
-    barrier.commit(2, [rows(b"3")], [])
+    committer = Committer(target)
+    committer.commit(0, [rows(b"0", b"1"), rows(b"2")], [at(1, "m0")])
+    committer.commit(1, [], [at(2, '{"é": 1}')])
+    committer.commit(2, [rows(b"3")], [])
     target.check()
     target.close()
     assert values(servers, topic) == [b"0", b"1", b"2", b"3"]
@@ -265,10 +265,10 @@ def test_at_least_once_commits_offsets_after_the_records(servers: str, applicati
 def test_at_least_once_commits_no_offsets_if_a_record_was_not_delivered(servers: str, application: str) -> None:
     topic = new_topic(servers, max_message_bytes="1000")
     target = at_least_once(servers, application, topic)
-    barrier = Barrier(target)
-    barrier.commit(0, [rows(b"0")], [at(1)])
+    committer = Committer(target)
+    committer.commit(0, [rows(b"0")], [at(1)])
     with pytest.raises(ProductionError, match=rf"Topic '{topic}'"):
-        barrier.commit(1, [rows(row(urandom(5_000)), b"1")], [at(2)])
+        committer.commit(1, [rows(row(urandom(5_000)), b"1")], [at(2)])
     target.close()
     assert offset_of(servers, application) == (1, "m")
 
@@ -276,7 +276,7 @@ def test_at_least_once_commits_no_offsets_if_a_record_was_not_delivered(servers:
 def test_at_least_once_drops_aborted_records(servers: str, application: str) -> None:
     topic = new_topic(servers)
     target = at_least_once(servers, application, topic, kafka={"producer.linger.ms": 60_000})
-    Barrier(target).write([rows(b"kept")])  # what a partition gets first is sent at once
+    Committer(target).write([rows(b"kept")])  # what a partition gets first is sent at once
     target.begin()
     target.produce(rows(b"dropped"))
     target.abort()

@@ -11,7 +11,7 @@ import pytest
 from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError
 from penstock.kafka.clients import open_admin, reach_brokers
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.publishers import TransactionalPublisher
 from penstock.kafka.topics import InternalTopic, Topics
 from tests.jvm.kafka.live_topics import rows
@@ -49,7 +49,7 @@ def test_librdkafka_logs_in(guarded: str) -> None:
     Topics(open_admin(config(guarded)), 20_000).ensure([InternalTopic("written", 1)], -1)
     target = TransactionalPublisher(config(guarded), "app", "app", ["written"])
     target.start()
-    Barrier(target).commit(0, [rows(b"v")], [])
+    Committer(target).commit(0, [rows(b"v")], [])
     target.close()
 
 

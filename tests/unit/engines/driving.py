@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from penstock.engines.port import Batches, Engine, OnProgress, Whereabouts
 from penstock.engines.reading import Reading
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Attempt, Epoch, Placement, Program, has_lanes, lanes_topic
 from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.standing import Committed
+from penstock.epochs.state_directory import StateDirectory, open_lane
 from penstock.epochs.wire import Kind
 from penstock.history.committed import committed_state
 from penstock.history.past import Past
@@ -99,7 +99,7 @@ class InOneProcess:
         program = self._program
         if not has_lanes(program):
             return
-        Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt.number)
+        StateDirectory(program.directory, program.application_id).fence(program.incarnation, epoch.attempt.number)
         for lane in range(program.lanes):
             roll_back_lane(Assignment(program, epoch, lane=lane))
 
@@ -222,7 +222,7 @@ class Driven:
         """The snapshots of all lanes, as queries take them."""
         server_of, lanes = self.engine.server_of, range(self.program.lanes)
         if server_of is None:
-            home, kind = Home(self.program.directory, ID), self.program.engine
+            home, kind = StateDirectory(self.program.directory, ID), self.program.engine
             return [opened.enter_context(closing(_snapshots(kind, home.lane_directory(lane, len(lanes))))) for lane in lanes]
         clients = LaneClients(self.program.server_key)
         opened.callback(clients.close)

@@ -31,9 +31,9 @@ from penstock import (
     until_window_closes,
 )
 from penstock.engines.reading import coded
-from penstock.epochs.home import Home, open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.shards import shards_of
+from penstock.epochs.state_directory import StateDirectory, open_lane
 from penstock.lanes.epoch import headers_array
 from penstock.records import Partition, Ranges
 from penstock.state import LaneState
@@ -245,7 +245,7 @@ def _batch(first: int, records: Sequence[Raw]) -> pa.RecordBatch:
 def installed(topology: Topology, directory: Path, lanes: int) -> Program:
     """The program of a topology that owns its directory, with empty lanes."""
     program = program_of(topology, lanes, directory=str(directory))
-    Home(program.directory, program.application_id).take_over(program.incarnation)
+    StateDirectory(program.directory, program.application_id).take_over(program.incarnation)
     return program
 
 

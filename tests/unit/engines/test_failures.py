@@ -16,8 +16,8 @@ from penstock.engines.forked.slots import ForkedSlots
 from penstock.engines.one_host import OneHost
 from penstock.engines.port import TaskFailedError
 from penstock.engines.requests import Load
-from penstock.epochs.home import Home
 from penstock.epochs.program import Epoch, Program
+from penstock.epochs.state_directory import StateDirectory
 from penstock.errors import EpochTooLargeError, ProcessingError, StateError
 from penstock.records import Partition
 from penstock.runtime.input.feed import FedJobs
@@ -198,7 +198,7 @@ def test_an_unexpected_error_that_does_not_come_again_does_no_harm(
 
 def obstructed(program: Program) -> Path:
     """Put a file where the directory of the second lane would be; return it."""
-    lane = Home(program.directory, program.application_id).lane_directory(1, 2)
+    lane = StateDirectory(program.directory, program.application_id).lane_directory(1, 2)
     lane.parent.mkdir(parents=True)
     lane.write_text("a file where a directory should be", encoding="ascii")
     return lane

@@ -13,9 +13,9 @@ import pytest
 
 from penstock.engines import requests as module
 from penstock.engines.requests import EndProcess, Load, Migrate, RestoreLane, RollBack, RunEpoch, RunStep
-from penstock.epochs.home import open_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import Restored
+from penstock.epochs.state_directory import open_lane
 from penstock.epochs.walk import walk_of
 from penstock.epochs.wire import WIRE
 from tests.unit.engines.driving import INPUTS, PARTITIONS

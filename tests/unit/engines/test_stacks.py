@@ -18,7 +18,7 @@ import penstock
 from penstock.engines.forked.slots import ForkedSlots
 from penstock.engines.requests import Load
 from penstock.engines.stacks import doing, stacks, stacks_directory
-from penstock.epochs.home import Home
+from penstock.epochs.state_directory import StateDirectory
 from tests.unit.engines.programs import nothing, stateless
 from tests.unit.epochs.application import program_of
 
@@ -75,7 +75,7 @@ def test_a_file_that_is_left_is_removed_and_nobody_gets_a_signal(tmp_path: Path)
 
 def test_slots_tell_their_stacks_once_they_have_the_program(tmp_path: Path) -> None:
     program = replace(program_of(stateless()), directory=str(tmp_path))
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     home.take_over("one")
     directory = stacks_directory(program.directory, program.application_id)
     slots = ForkedSlots(program, nothing, 1, lambda line: None)

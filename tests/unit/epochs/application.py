@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from penstock import StreamsBuilder, Topology, session, tumbling, until_window_closes
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.shards import lane_of, shard_of, shards_of
 from penstock.epochs.standing import Committed
+from penstock.epochs.state_directory import StateDirectory, open_lane
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers
 from penstock.history.committed import committed_state
@@ -168,7 +168,7 @@ class Application:
         self.epoch = self.past.progress.epoch if self.past else -1
         self.mark: Mark | None = None
         self.in_flight.clear()
-        Home(str(self.directory), ID).take_over(self.running.incarnation)
+        StateDirectory(str(self.directory), ID).take_over(self.running.incarnation)
         return self.running
 
     def start(self, lanes: int, is_retry: bool = False) -> list[Restored]:
@@ -189,7 +189,7 @@ class Application:
         return [lanes_topic(ID), *(changelog_topic(ID, store) for store in self.running.logged_stores)]
 
     def lane_directory(self, lane: int) -> Path:
-        return Home(str(self.directory), ID).lane_directory(lane, self.lanes)
+        return StateDirectory(str(self.directory), ID).lane_directory(lane, self.lanes)
 
     # ---- epochs -----------------------------------------------------------------------------------------------------
 

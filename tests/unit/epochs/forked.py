@@ -7,13 +7,13 @@ import os
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from penstock.epochs.home import Home
 from penstock.epochs.program import Program
+from penstock.epochs.state_directory import StateDirectory
 from penstock.state.remote.server import LaneServer, Serving
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    [__name__, "penstock.epochs.home", "penstock.state.remote.server", "tests.unit.spark.without_java"]
+    [__name__, "penstock.epochs.state_directory", "penstock.state.remote.server", "tests.unit.spark.without_java"]
 )
 
 
@@ -29,7 +29,7 @@ class ForkedServers:
         key = program.directory, program.incarnation
         if key not in self._running:
             self._end([known for known in self._running if known[0] == program.directory])
-            lanes = Home(program.directory, program.application_id).lane_directory(0, program.lanes).parent
+            lanes = StateDirectory(program.directory, program.application_id).lane_directory(0, program.lanes).parent
             serving = Serving(str(lanes), program.engine.value, self._address, program.server_key, os.getpid())
             here, there = PROCESSES.Pipe()
             process = PROCESSES.Process(target=_serve, args=(serving, there), daemon=True)

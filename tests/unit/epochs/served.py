@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from penstock.epochs.committed_lanes import RemoteLanes
-from penstock.epochs.home import Home
 from penstock.epochs.program import Program
+from penstock.epochs.state_directory import StateDirectory
 from penstock.state import Engine, memory_engine
 from penstock.state.remote.client import Address
 from penstock.state.remote.protocol import Located
@@ -37,7 +37,7 @@ def running(server: Server) -> Iterator[Address]:
 @contextmanager
 def moved_to_hosts(program: Program) -> Iterator[list[Address]]:
     """Move the files of lanes to hosts; return the address of each lane's server. No lane can be written any more."""
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     with ExitStack() as opened:
         addresses = []
         for number in range(HOSTS):

@@ -13,7 +13,6 @@ import pyarrow as pa
 from penstock import Topology
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import prepare_input
-from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import roll_back_lane, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.placement import placed
@@ -23,6 +22,7 @@ from penstock.epochs.routes import on_shards
 from penstock.epochs.sections import apply_section, run_section
 from penstock.epochs.shards import shards_of
 from penstock.epochs.standing import Committed
+from penstock.epochs.state_directory import StateDirectory, open_lane
 from penstock.epochs.wire import in_order_of_causes, out, reports_of
 from penstock.state import EngineFactory, EngineKind, Snapshots
 from penstock.state.copies import CopyDirectory, Layout
@@ -103,7 +103,7 @@ class SpreadApplication(Application):
 
     def lane_on(self, host: str, lane: int) -> Path:
         """The directory of a lane on a host."""
-        return Home(str(self.directory / host), ID).lane_directory(lane, self.lanes)
+        return StateDirectory(str(self.directory / host), ID).lane_directory(lane, self.lanes)
 
     def publish(self) -> None:
         """Copy all lanes, as they are now, to the directory of copies."""

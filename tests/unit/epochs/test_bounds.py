@@ -11,9 +11,9 @@ import pytest
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import Measured, bounded, in_pieces, measured_in
-from penstock.epochs.home import open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.program import Attempt, Epoch
+from penstock.epochs.state_directory import open_lane
 from penstock.epochs.wire import OUT, WIRE, Kind, out_rows
 from penstock.errors import StateError
 from tests.unit.epochs.application import Application, every_kind_of_store, some_records

@@ -17,16 +17,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import StreamsBuilder, TimeWindowed, Topology, agg, col, hopping, struct, tumbling
-from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch
+from penstock.epochs.state_directory import StateDirectory
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers, LogAndContinue
 from penstock.lanes import gathering
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.epoch import RECORDS, Catalogue, walk
-from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.samples import Samples
 from penstock.lanes.stores import OwnShard
 from penstock.letters import REPLAY_NODE
@@ -207,7 +207,7 @@ def outcome(make: Callable[[], Topology], given: Epochs, columns: bool, **option
     with tempfile.TemporaryDirectory() as directory:
         handlers = ErrorHandlers(deserialization=LogAndContinue(), processing=LogAndContinue())
         program = program_of(make(), directory=directory, handlers=handlers, columns=columns, **options)
-        Home(directory, ID).take_over(program.incarnation)
+        StateDirectory(directory, ID).take_over(program.incarnation)
         found: list[Any] = []
         offset = 0
         for number, records in enumerate(given):
@@ -296,7 +296,7 @@ def test_a_sampled_epoch_counts_the_same_records_at_each_node(make: Callable[[],
     def counted(columns: bool) -> dict[str, int]:
         topology, samples = make(), Samples()
         nodes, source = list(topology.nodes.values()), next(iter(topology.nodes))
-        lane = Lane(
+        lane = BoundShard(
             Blueprint(nodes, topology.stores, columns=columns),
             OwnShard(LaneState(memory_engine())),
             Surroundings(lambda: 0),

@@ -12,10 +12,10 @@ import pytest
 
 from penstock import faults
 from penstock.epochs import copies as module
-from penstock.epochs.home import open_lane
 from penstock.epochs.program import Program
 from penstock.epochs.restore import Restored, restore_lane
 from penstock.epochs.standing import Committed
+from penstock.epochs.state_directory import open_lane
 from penstock.errors import LaneMovedError
 from penstock.state import MARK_LIFE_MS, EngineFactory, EngineKind, LaneState, Mark, Snapshots, SpaceBatch
 from penstock.state.copies import CopyDirectory, Layout

@@ -13,7 +13,7 @@ from penstock.epochs import stage_run
 from penstock.epochs.due import forget_due, is_due, note_due, was_due
 from penstock.epochs.program import Epoch
 from penstock.epochs.shards import shard_of
-from penstock.lanes.lane import Lane
+from penstock.lanes.bound_shard import BoundShard
 from penstock.state import LaneState, ShardState, memory_engine
 from tests.unit.epochs.application import SHARDS, Application, Raw
 
@@ -123,7 +123,7 @@ class TestShardsOfAnEpoch:
         found: list[int] = []
         bind = stage_run.StageRun.bind
 
-        def noting(run: stage_run.StageRun, state: Any, watermark: int | None) -> Lane:
+        def noting(run: stage_run.StageRun, state: Any, watermark: int | None) -> BoundShard:
             found.append(state.number)
             return bind(run, state, watermark)
 

@@ -13,8 +13,8 @@ import pytest
 from penstock import Processor, Record, StreamsBuilder, Topology, dead_letter, key_value_store, log_and_continue, machine
 from penstock.epochs import global_tables
 from penstock.epochs.global_tables import GlobalTables, bring_globals_to
-from penstock.epochs.home import Home, open_globals
 from penstock.epochs.program import Program
+from penstock.epochs.state_directory import StateDirectory, open_globals
 from penstock.epochs.wire import Kind, decode_control
 from penstock.errors import ProcessingError, StateError, TopicError
 from penstock.handlers import ErrorHandlers
@@ -67,7 +67,7 @@ def topology(store: str = "names") -> Topology:
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     made = program_of(topology(), directory=str(tmp_path))
-    Home(made.directory, made.application_id).take_over(made.incarnation)
+    StateDirectory(made.directory, made.application_id).take_over(made.incarnation)
     return made
 
 
@@ -159,7 +159,7 @@ def test_what_the_processor_of_a_global_store_counts_goes_with_the_next_epoch(
     builder.add_global_store(key_value_store("names", value=int), "names", Counted, value=int)
     builder.stream("in").to("out")
     program = program_of(builder.build(), directory=str(tmp_path))
-    Home(program.directory, program.application_id).take_over(program.incarnation)
+    StateDirectory(program.directory, program.application_id).take_over(program.incarnation)
     kafka = Kafka()
     for number in range(5):
         kafka.put(f"n{number}", number)
@@ -192,7 +192,7 @@ def test_without_global_tables_no_request_is_sent(tmp_path: Path) -> None:
     nothing = program_of(builder.build(), directory=str(tmp_path))
     GlobalTables(nothing, [], kafka.begin_offsets, kafka.end_offsets, kafka.read).refresh(at_once=True)
     assert not kafka.asked
-    assert not Home(str(tmp_path), "app").global_directory.exists()
+    assert not StateDirectory(str(tmp_path), "app").global_directory.exists()
 
 
 def test_the_handler_decides_about_a_record_that_cannot_be_read(tmp_path: Path) -> None:
@@ -201,12 +201,12 @@ def test_the_handler_decides_about_a_record_that_cannot_be_read(tmp_path: Path) 
     kafka.logs["names", 0].append((b"b", b"bad", 5))
     kafka.put("c", 3)
     strict = program_of(topology(), directory=str(tmp_path / "strict"))
-    Home(strict.directory, "app").take_over("one")
+    StateDirectory(strict.directory, "app").take_over("one")
     with pytest.raises(ProcessingError, match="cannot read the record from names-0 at offset 1"):
         tables_of(strict, kafka).refresh(at_once=True)
     handlers = ErrorHandlers(deserialization=log_and_continue())
     lenient = program_of(topology(), directory=str(tmp_path / "lenient"), handlers=handlers)
-    Home(lenient.directory, "app").take_over("one")
+    StateDirectory(lenient.directory, "app").take_over("one")
     tables = tables_of(lenient, kafka)
     tables.refresh(at_once=True)
     assert content(lenient, tables) == {"a": 1, "c": 3}
@@ -297,7 +297,7 @@ class TestRebuilding:
     def test_a_store_that_a_version_with_another_format_has_written(
         self, program: Program, loaded: Kafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        remains = Home(program.directory, program.application_id).global_directory / "remains"
+        remains = StateDirectory(program.directory, program.application_id).global_directory / "remains"
         remains.touch()
         monkeypatch.setattr(global_tables, "FORMAT", FORMAT + 1)
         assert self.read_again(program, loaded) == {f"old{number}": number for number in range(5)}
@@ -439,7 +439,7 @@ class TestRecordsThatCannotBeRead:
 
     def tables(self, tmp_path: Path, kafka: Kafka, handlers: ErrorHandlers) -> GlobalTables:
         made = program_of(topology(), directory=str(tmp_path), handlers=handlers)
-        Home(made.directory, "app").take_over("one")
+        StateDirectory(made.directory, "app").take_over("one")
         return tables_of(made, kafka, every_s=0)
 
     def test_dead_letters_are_returned_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

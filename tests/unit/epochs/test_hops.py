@@ -11,11 +11,11 @@ import pytest
 from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import enter
-from penstock.epochs.home import open_lane
 from penstock.epochs.hops import INPUT, bring_to, from_topics, own_mark, run_stage
 from penstock.epochs.in_process import parts
 from penstock.epochs.program import Epoch
 from penstock.epochs.routes import on_shards
+from penstock.epochs.state_directory import open_lane
 from penstock.epochs.wire import Control, Kind, control_row, decode_control, wire
 from penstock.errors import StateError
 from penstock.state import LaneState, Mark, StoreKind, StoreSpec, memory_engine

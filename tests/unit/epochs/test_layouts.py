@@ -12,9 +12,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from penstock.epochs.home import Home, open_lane
 from penstock.epochs.restore import Restored
 from penstock.epochs.shards import lane_of, shards_of
+from penstock.epochs.state_directory import StateDirectory, open_lane
 from penstock.errors import TopicError
 from penstock.records import ChangelogRows
 from penstock.state import EPOCH, EngineKind
@@ -140,7 +140,7 @@ class TestAnotherNumberOfLanes:
             app.start(2)
 
     def test_directories_that_are_no_layout_are_ignored(self, app: Application) -> None:
-        root = Home(str(app.directory), ID).root
+        root = StateDirectory(str(app.directory), ID).root
         for name in ("lanes-", "lanes-x", "lanes-0", "lanes-9999"):
             (root / name / "0000").mkdir(parents=True)
         assert found(app.start(2)) == ["composed"] * 2
@@ -194,7 +194,7 @@ def live(app: Application, records: Iterator[Raw], part: Mapping[str, Any]) -> N
     shutil.rmtree(app.directory)
     kept.rename(app.directory)
     if part["is_tidy"]:
-        Home(str(app.directory), ID).forget_others(app.lanes)
+        StateDirectory(str(app.directory), ID).forget_others(app.lanes)
     app.start(part["lanes"])
     for count, is_marked in part["epochs"]:
         if is_marked:

@@ -11,11 +11,11 @@ import pytest
 from msgspec.msgpack import Decoder
 
 from penstock import StreamsBuilder, Topology
-from penstock.epochs.home import open_lane
 from penstock.epochs.hops import own_mark
 from penstock.epochs.program import lanes_topic
 from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.shards import shard_of
+from penstock.epochs.state_directory import open_lane
 from penstock.errors import BrokerError
 from penstock.records import ChangelogRows
 from penstock.state import MARK_LIFE_MS, EngineKind

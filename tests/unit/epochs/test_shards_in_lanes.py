@@ -23,11 +23,11 @@ from penstock import (
     otherwise,
     tumbling,
 )
-from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch
 from penstock.epochs.shards import lane_of, shard_of
+from penstock.epochs.state_directory import StateDirectory
 from penstock.epochs.wire import Kind, decode_control
 from penstock.testing import TopologyTestDriver
 from penstock.topology import SourceNode
@@ -117,7 +117,7 @@ def ran_at_once(
 ) -> tuple[list[bytes], list[Any]]:
     """The values that one epoch sends, and what it drops; every topic has one partition."""
     program = program_of(topology, lanes=lanes, directory=str(directory))
-    Home(program.directory, ID).take_over(program.incarnation)
+    StateDirectory(program.directory, ID).take_over(program.incarnation)
     sources = [(code, program.nodes[name]) for code, name in enumerate(program.sources)]
     code_of = {topic: code for code, node in sources if isinstance(node, SourceNode) for topic in node.topics}
     origins = sorted({topic for topic, _, _ in records})

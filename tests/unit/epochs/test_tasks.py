@@ -15,11 +15,11 @@ from penstock import StreamsBuilder, Topology
 from penstock.epochs import hops as hops_module
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.bounds import measured_in
-from penstock.epochs.home import open_lane
 from penstock.epochs.hops import INPUT, ROUTED_INPUT, from_topics
 from penstock.epochs.program import Attempt, Epoch, Program
 from penstock.epochs.routes import on_shards
 from penstock.epochs.shards import lane_of
+from penstock.epochs.state_directory import open_lane
 from penstock.epochs.tasks import run_step, run_whole
 from penstock.epochs.walk import Act, walk_of
 from penstock.epochs.wire import OUT, Kind, in_order_of_causes, reports_of

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.history import copying
 from penstock.history.copying import Copies, batches_of, one_row
-from penstock.kafka.commit import Barrier, SourceOffset
+from penstock.kafka.commit import Committer, SourceOffset
 from penstock.kafka.records import TopicRecord
 from tests.unit.runtime.noting import Noted
 
@@ -36,7 +36,7 @@ def test_batches_are_limited_by_rows_and_by_bytes() -> None:
 def test_a_full_transaction_is_committed_and_the_rest_with_the_offsets() -> None:
     publisher = Noted()
     full: list[int] = []
-    copies = Copies(Barrier(publisher), full.append)
+    copies = Copies(Committer(publisher), full.append)
     copies.add("to", 2, batches_of(records(8)))
     assert (full, copies.rows) == ([6], 8)
     copies.add("lanes", 0, one_row(b"topology", b"{}"))

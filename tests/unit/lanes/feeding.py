@@ -12,9 +12,9 @@ import pyarrow as pa
 from penstock import Topology
 from penstock.lanes import epoch
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.epoch import RECORDS, Catalogue
 from penstock.lanes.failures import FailurePolicy
-from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
 from penstock.lanes.samples import Samples
 from penstock.lanes.stores import OwnShard
@@ -42,12 +42,12 @@ def lane_of(
     samples: Samples | None = None,
     surroundings: Surroundings | None = None,
     sub_topologies: Mapping[str, str] = MappingProxyType({}),
-) -> Lane:
+) -> BoundShard:
     """Return a lane with all nodes of a topology, by default with stores in memory."""
     nodes = list(topology.nodes.values())
     blueprint = Blueprint(nodes, topology.stores, global_stores=topology.global_stores, sub_topologies=sub_topologies)
     shard = OwnShard(state or LaneState(memory_engine()))
-    return Lane(blueprint, shard, surroundings or Surroundings(lambda: 0), policy, samples=samples)
+    return BoundShard(blueprint, shard, surroundings or Surroundings(lambda: 0), policy, samples=samples)
 
 
 NAMED = pa.schema(
@@ -80,12 +80,12 @@ def batch(records: Iterable[Raw]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=NAMED)
 
 
-def walk(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
+def walk(lane: BoundShard, batches: Iterable[pa.RecordBatch]) -> None:
     """Walk an epoch of named records."""
     epoch.walk(lane, *_coded(batches))
 
 
-def feed(lane: Lane, batches: Iterable[pa.RecordBatch]) -> None:
+def feed(lane: BoundShard, batches: Iterable[pa.RecordBatch]) -> None:
     """Walk an epoch of named records, without flushing caches."""
     records, catalogue = _coded(batches)
     epoch.feed(lane, epoch.in_order(records), catalogue)

@@ -25,8 +25,8 @@ from penstock import (
 )
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers, FailureKind
+from penstock.lanes.bound_shard import BoundShard
 from penstock.lanes.failures import FailurePolicy, dead_letter_row
-from penstock.lanes.lane import Lane
 from penstock.lanes.outbox import Row, RowKind
 from penstock.letters import LONGEST_MESSAGE, LONGEST_TRACE
 from penstock.records import LAST_TIMESTAMP, Headers
@@ -54,7 +54,7 @@ def text(headers: Headers) -> dict[str, str | None]:
     return {name: None if data is None else data.decode() for name, data in headers}
 
 
-def lane_with(topology: Topology, handlers: ErrorHandlers) -> Lane:
+def lane_with(topology: Topology, handlers: ErrorHandlers) -> BoundShard:
     return lane_of(topology, policy=FailurePolicy(handlers, "app", epoch=12))
 
 

@@ -10,8 +10,8 @@ from penstock import StreamsBuilder, Topology, log_and_continue
 from penstock.calls import Callers
 from penstock.errors import ProcessingError
 from penstock.handlers import ErrorHandlers
+from penstock.lanes.bound_shard import BoundShard, Surroundings, flush
 from penstock.lanes.failures import FailurePolicy
-from penstock.lanes.lane import Lane, Surroundings, flush
 from penstock.state import LaneState, memory_engine
 from tests.unit.lanes.feeding import Raw, batch, feed, lane_of, values
 
@@ -22,7 +22,7 @@ def asking(function: Any) -> Topology:
     return builder.build()
 
 
-def lanes_of(topology: Topology, shards: list[int], callers: Callers, handlers: ErrorHandlers | None = None) -> list[Lane]:
+def lanes_of(topology: Topology, shards: list[int], callers: Callers, handlers: ErrorHandlers | None = None) -> list[BoundShard]:
     state, policy = LaneState(memory_engine()), FailurePolicy(handlers or ErrorHandlers())
     surroundings = Surroundings(lambda: 0, callers=lambda: callers)
     return [lane_of(topology, state.shard(shard), policy, surroundings=surroundings) for shard in shards]

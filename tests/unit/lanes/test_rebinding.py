@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Processor, PunctuationType, Record, StreamsBuilder
-from penstock.lanes.lane import Surroundings
+from penstock.lanes.bound_shard import Surroundings
 from penstock.state import LaneState, memory_engine
 from penstock.testing import TopologyTestDriver
 from penstock.testing.shards import shards_of

@@ -15,7 +15,7 @@ from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
 from penstock.handlers import DeadLetter, ErrorHandlers
 from penstock.history.progress import Progress
-from penstock.kafka.commit import Barrier, SourceOffset
+from penstock.kafka.commit import Committer, SourceOffset
 from penstock.observation import Recorder
 from penstock.observation.metrics import Metrics
 from penstock.runtime.loop import agenda
@@ -111,7 +111,7 @@ def test_metrics_hold_nothing_from_data_and_do_not_grow_with_it(tmp_path: Path, 
     epochs = Epochs(
         application.running,
         jobs,
-        Publication(application.running, Barrier(jobs), lambda rows: rows, {}),
+        Publication(application.running, Committer(jobs), lambda rows: rows, {}),
         StartingPoint(start, partitions={}, changelog_ids={}),
         Bounds(1, EpochSize(9_999, 1 << 30)),
         Ends(dict),

@@ -14,7 +14,7 @@ from penstock.epochs.program import Epoch
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows, rows_about
 from penstock.errors import EpochTooLargeError
 from penstock.history.progress import Progress
-from penstock.kafka.commit import Barrier, SourceOffset
+from penstock.kafka.commit import Committer, SourceOffset
 from penstock.observation import Recorder
 from penstock.records import Partition
 from penstock.runtime.loop.epoch_size import EpochSize
@@ -144,9 +144,9 @@ def with_watermarks(**options: Any) -> Topology:
 def epochs_of(noted: Noted, **options: Any) -> Epochs:
     """Epochs over `noted`; options are a topology, a recorder, and whatever differs from the defaults here."""
     program = program_of(options.pop("topology", None) or counting())
-    barrier = options.pop("barrier", None) or Barrier(noted)
+    committer = options.pop("committer", None) or Committer(noted)
     recorder = options.pop("recorder", None) or Recorder()
-    publication = Publication(program, barrier, options.pop("check", lambda rows: rows), {"a": "id-a"})
+    publication = Publication(program, committer, options.pop("check", lambda rows: rows), {"a": "id-a"})
     point = StartingPoint(options.pop("start", START), {"out": 3}, {"c": "id-c"}, options.pop("first_rows", None))
     size = options.pop("size", None) or EpochSize(1_000, 1 << 20, first_records=1_000)
     bounds = Bounds(5, size, options.pop("limits", {}), options.pop("in_flight", 0))

@@ -25,10 +25,10 @@ from penstock import (
     tumbling,
     until_window_closes,
 )
-from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch
+from penstock.epochs.state_directory import StateDirectory
 from penstock.epochs.wire import Kind
 from penstock.errors import StateError, TopologyError, UnknownStoreError
 from penstock.testing import TopologyTestDriver
@@ -91,7 +91,7 @@ TIMES: list[Piped] = [("x", "ann", 0), ("x", "bob", 100_000), (None, "ann", 5_00
 def of_the_application(topology: Topology, records: list[Piped], shards: int, directory: Path) -> list[tuple[Any, Any, int]]:
     """What an application sends, with an epoch for each record."""
     program = program_of(topology, lanes=1, shards=shards, directory=str(directory))
-    Home(str(directory), program.application_id).take_over(program.incarnation)
+    StateDirectory(str(directory), program.application_id).take_over(program.incarnation)
     found = []
     for number, (key, value, at) in enumerate(records):
         row = {"name": 0, "origin": 0, "offset": number, "timestamp": at, "value": value.encode()}

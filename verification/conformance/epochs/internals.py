@@ -24,12 +24,12 @@ from penstock.config import Config
 from penstock.epochs import output, overlap, stage_run, stays
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.global_tables import GlobalTables
-from penstock.epochs.home import Home, lane_as_of, open_lane
 from penstock.epochs.hops import INPUT, roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.restore import restore_lane
 from penstock.epochs.shards import shards_of
+from penstock.epochs.state_directory import StateDirectory, lane_as_of, open_lane
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandler, ErrorHandlers, log_and_continue, log_and_fail, retry
 from penstock.history.committed import committed_state
@@ -41,9 +41,9 @@ from penstock.kafka.partitioner import with_all_names, with_partitions
 from penstock.kafka.topics import Topic
 from penstock.lanes import gathering
 from penstock.lanes.blueprint import Blueprint
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.failures import FailurePolicy
 from penstock.lanes.heap import TimeHeap
-from penstock.lanes.lane import Lane, Surroundings
 from penstock.lanes.outbox import Row
 from penstock.lanes.position import NOWHERE, At, Position, RawRecord
 from penstock.lanes.punctuation import Punctuators
@@ -159,7 +159,7 @@ class GlobalTask:
         nodes = [node for node in topology.nodes.values() if node.name in feeding or feeding.intersection(node.parents)]
         self.state = LaneState(memory_engine())
         blueprint = Blueprint(nodes, specs, global_stores=topology.global_stores)
-        self._lane = Lane(blueprint, OwnShard(self.state), Surroundings(lambda: 0))
+        self._lane = BoundShard(blueprint, OwnShard(self.state), Surroundings(lambda: 0))
 
     def feed(self, record: Arrived) -> None:
         """Add a record of a topic."""
@@ -193,7 +193,7 @@ class Task:
         self.stage_of = {source: number for number, stage in enumerate(self._stages) for source in stage.sources}
         """The stage in which the records of a source enter."""
 
-    def _bound(self) -> list[Lane]:
+    def _bound(self) -> list[BoundShard]:
         topology = self._topology
         shard, surroundings = OwnShard(self.state, self._tables.state), Surroundings(lambda: self._now)
         blueprints = [
@@ -207,7 +207,7 @@ class Task:
             for stage in self._stages
         ]
         return [
-            Lane(blueprint, shard, surroundings, self._policy, residents=residents)
+            BoundShard(blueprint, shard, surroundings, self._policy, residents=residents)
             for blueprint, residents in zip(blueprints, self._residents, strict=True)
         ]
 
@@ -279,7 +279,7 @@ class Task:
                 raise failure
 
 
-def _punctuators_of(lane: Lane) -> list[Punctuators]:
+def _punctuators_of(lane: BoundShard) -> list[Punctuators]:
     clocks = lane.clocks
     return [clocks.wall_clock_punctuators, *(time.punctuators for time in clocks._stream_times.values())]
 
@@ -346,7 +346,7 @@ class Application:
         self._in_flight.clear()
         self._mark = None
         self._program = replace(self._program_of(lanes), incarnation=f"start-{self._starts}")
-        home = Home(str(self._directory), ID)
+        home = StateDirectory(str(self._directory), ID)
         home.take_over(self._program.incarnation)
         topics = self._changelogs()
         ids = {topic: self._ids[topic] for topic in topics}
@@ -378,7 +378,7 @@ class Application:
 
     def forget(self) -> None:
         """Remove the stores."""
-        Home(str(self._directory), ID).forget()
+        StateDirectory(str(self._directory), ID).forget()
 
     def copy(self, target: Path) -> None:
         """Copy the state directory."""
@@ -552,7 +552,7 @@ class Application:
 
     def committed_contents(self, specs: Sequence[StoreSpec]) -> list[tuple[range, Contents]]:
         """The content of the stores as of the last commit, by shard, while lanes are ahead."""
-        home, lanes = Home(str(self._directory), ID), self._program.lanes
+        home, lanes = StateDirectory(str(self._directory), ID), self._program.lanes
         found: list[tuple[range, Contents]] = []
         for lane in range(lanes) if specs else ():
             with lane_as_of(self._program, self._epoch, home.lane_directory(lane, lanes)) as state:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from penstock.epochs.home import Home
 from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.restore import restore_lane
 from penstock.epochs.standing import Committed
+from penstock.epochs.state_directory import StateDirectory
 from penstock.history.committed import places
 from penstock.records import ChangelogRows, Partition
 from penstock.state import REGISTERS
@@ -38,7 +38,7 @@ class Changelogs:
     def restart(self, program: Program, lanes: int, incarnation: str, epoch: int, now_ms: int) -> Program:
         """Start the application again, with this many lanes, from compacted changelogs alone."""
         self._compact()
-        home = Home(program.directory, program.application_id)
+        home = StateDirectory(program.directory, program.application_id)
         home.take_over(incarnation)
         ends = places({place: len(keys) for place, (keys, _) in self._logs.items()})
         committed = Committed(epoch, program.incarnation, {}, ends, now_ms)

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.epochs.global_tables import GlobalTables
-from penstock.epochs.home import Home, open_lane
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program, lanes_topic
 from penstock.epochs.shards import shards_of
+from penstock.epochs.state_directory import StateDirectory, open_lane
 from penstock.epochs.wire import Kind, decode_control
 from penstock.handlers import ErrorHandlers
 from penstock.records import NO_TIMESTAMP, Partition
@@ -78,7 +78,7 @@ class _Running:
             handlers=ErrorHandlers(),
             columns=True,
         )
-        Home(directory, APPLICATION_ID).take_over(INCARNATION)
+        StateDirectory(directory, APPLICATION_ID).take_over(INCARNATION)
         self._source_of = _sources_by_topic(self._program)
         self._origins: tuple[Partition, ...] = ()
         self._high_times: list[int] = []

@@ -1,4 +1,4 @@
-"""The port through which the barrier publishes an epoch, and the offsets it hands over."""
+"""The port through which the committer publishes an epoch, and the offsets it hands over."""
 
 from __future__ import annotations
 

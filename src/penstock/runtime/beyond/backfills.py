@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock import faults
 from penstock.history.backfilled import Loaded, known
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.runtime.beyond.row_records import RowRecord, batch_of, record_maker
 from penstock.topology import Backfill, SourceNode
 
@@ -46,7 +46,7 @@ class Backfills:
         """Whether there is nothing to load."""
         return not self._left
 
-    def load(self, rows: Rows, barrier: Barrier) -> None:
+    def load(self, rows: Rows, committer: Committer) -> None:
         """Load all rows that are missing."""
         epoch = 0
         for source, backfill, begun in self._left:
@@ -58,11 +58,11 @@ class Backfills:
                 loaded += len(chunk)
                 faults.point("backfill.before_commit")
                 epoch += 1
-                barrier.commit(epoch, [batch_of(backfill.topic, chunk), self._noted(backfill, Loaded(loaded))], [])
+                committer.commit(epoch, [batch_of(backfill.topic, chunk), self._noted(backfill, Loaded(loaded))], [])
                 faults.point("backfill.after_commit")
                 _log.info("loaded %d rows into %s", loaded, backfill.topic)
             epoch += 1
-            barrier.commit(epoch, [self._noted(backfill, Loaded(loaded, is_complete=True))], [])
+            committer.commit(epoch, [self._noted(backfill, Loaded(loaded, is_complete=True))], [])
             faults.point("backfill.complete")
             _log.info("%s is complete: %d rows", backfill.topic, loaded)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock import machine
 from penstock.errors import PenstockError, ProcessingError
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.observation import Recorder
 from penstock.runtime.beyond.row_records import Row, RowRecord, batch_of, record_maker
 from penstock.spark.failures import own_text
@@ -50,14 +50,14 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a refresh reads the rows of a DataFrame and the entries of a topic, and publishes: a barrier is for one commit.
+    """How a refresh reads the rows of a DataFrame and the entries of a topic, and publishes: a committer is for one commit.
 
-    An open barrier keeps other instances from writing, so that entries read meanwhile stay the last ones.
+    An open committer keeps other instances from writing, so that entries read meanwhile stay the last ones.
     """
 
     rows: Callable[[Contents], Iterable[Row]]
     entries: Callable[[str], Iterable[Entry]]
-    barrier: Callable[[], AbstractContextManager[Barrier]]
+    committer: Callable[[], AbstractContextManager[Committer]]
 
 
 class Difference(NamedTuple):
@@ -158,13 +158,13 @@ class Refreshes:
         """Bring the topic up to date."""
         now_ms = machine.now_ms()
         try:
-            with self._access.barrier() as barrier:
+            with self._access.committer() as committer:
                 make = record_maker(table.source, table.topic, lambda row: (*table.contents.entry(row), now_ms))
                 records = map(make, self._until_stopped(self._access.rows(table.contents)))
                 found = difference(self._access.entries(table.topic), records, now_ms)
                 published = [*found.changed, *found.gone]
                 if published:
-                    barrier.write(_batches(table.topic, published))
+                    committer.write(_batches(table.topic, published))
         except PenstockError:
             raise
         except Exception as error:

@@ -15,7 +15,7 @@ from penstock.epochs.wire import out
 from penstock.history.backfilled import backfill_topic
 from penstock.kafka.changelog import read
 from penstock.kafka.clients import consumer_settings
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.publishers import AtLeastOncePublisher, TransactionalPublisher
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import InternalTopic, Topic, Topics
@@ -69,15 +69,18 @@ class Beyond:
         return self._refreshes(hosting, sizes)
 
     def _load_backfills(self, hosting: Hosting, sizes: Sequence[int]) -> None:
-        with self._barrier(sizes) as barrier:  # before the progress is read: then an earlier instance cannot advance it any more
+        # Before the progress is read: then an earlier instance cannot advance it any more.
+        with self._committer(sizes) as committer:
             backfills = Backfills(self._sources, backfill_topic(self._id), self._entries(backfill_topic(self._id)))
             if not backfills.are_complete:
                 spark = hosting.require_spark()
-                backfills.load(lambda backfill, skip: spark.rows(backfill.read, backfill.order_by, skip), barrier)
+                backfills.load(lambda backfill, skip: spark.rows(backfill.read, backfill.order_by, skip), committer)
 
     def _refreshes(self, hosting: Hosting, sizes: Sequence[int]) -> Refreshes:
         access = Access(
-            lambda contents: hosting.require_spark().rows_in_any_order(contents.read), self._entries, lambda: self._barrier(sizes)
+            lambda contents: hosting.require_spark().rows_in_any_order(contents.read),
+            self._entries,
+            lambda: self._committer(sizes),
         )
         refreshes = Refreshes(self._id, self._tables, access, self._recorder)
         if hosting.spark is None and refreshes.are_loaded:
@@ -88,13 +91,13 @@ class Beyond:
         return refreshes
 
     @contextmanager
-    def _barrier(self, sizes: Sequence[int]) -> Iterator[Barrier]:
-        """Yield a barrier for what is loaded; from then on, earlier instances cannot load anything."""
+    def _committer(self, sizes: Sequence[int]) -> Iterator[Committer]:
+        """Yield a committer for what is loaded; from then on, earlier instances cannot load anything."""
         config = self._config
         publisher = TransactionalPublisher(config, f"{self._id}-backfill", self._id, self._program.topics, sizes)
         publisher.start()
         with closing(publisher):
-            yield Barrier(publisher, config.broker_timeout_ms)
+            yield Committer(publisher, config.broker_timeout_ms)
 
     def _entries(self, topic: str) -> Iterator[tuple[bytes, bytes | None]]:
         """Yield the committed keys and values of a topic of one partition."""
@@ -144,7 +147,7 @@ class Letters:
             )
             self._publisher = publisher
             try:
-                Barrier(publisher, self._config.broker_timeout_ms).write(out(rows).combine_chunks().to_batches())
+                Committer(publisher, self._config.broker_timeout_ms).write(out(rows).combine_chunks().to_batches())
             except BaseException:
                 self.close()  # the next letter has another producer
                 raise

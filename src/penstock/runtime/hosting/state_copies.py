@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import closing
 
 from penstock import machine
-from penstock.epochs.home import Home
 from penstock.epochs.program import Program, has_lanes
+from penstock.epochs.state_directory import StateDirectory
 from penstock.errors import PenstockError
 from penstock.queries import CommittedState
 from penstock.state.copies import CopyDirectory, Layout
@@ -84,7 +84,7 @@ def state_copies(
             client.ask(request, decode_number)
 
     def here(lane: int) -> None:
-        scratch = Home(program.directory, program.application_id).root
+        scratch = StateDirectory(program.directory, program.application_id).root
         directory = CopyDirectory(program.copies, program.application_id)
         directory.publish(Layout(program.shards, program.lanes), lane, state.lane(lane), scratch)
 

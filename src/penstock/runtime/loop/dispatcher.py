@@ -48,7 +48,7 @@ class Jobs(Protocol):
         """As `run`, without records."""
 
     def roll_back(self, epoch: Epoch) -> None:
-        """Roll all lanes back to the last barrier, and fence tasks of earlier attempts."""
+        """Roll all lanes back to the last commit, and fence tasks of earlier attempts."""
 
     def read(self, partition: Partition, offset: int) -> pa.Table:
         """Read one record from its topic: key, value, timestamp, headers; no row if it cannot be read."""

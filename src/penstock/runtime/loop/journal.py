@@ -20,15 +20,15 @@ from penstock.runtime.loop.publication import Published
 _log = logging.getLogger("penstock.runtime.loop.epochs")  # users know this name: they set its level, and filter by it
 
 BEFORE, JOB, WAIT, CHECK = "before", "job", "wait", "check"
-"""The phases of an epoch before those of the barrier: global tables are updated, the job runs, the epoch waits for the commit of
+"""The phases of an epoch before those of the commit: global tables are updated, the job runs, the epoch waits for the commit of
 the one before it, its rows are checked."""
 
 AT_THE_BARRIER = {Phase.BEGUN: "produce", Phase.PRODUCED: "offsets", Phase.COMMITTING: "commit", Phase.COMMITTED: "after"}
-"""The phase of the epoch that begins when the barrier has reached one of its own."""
+"""The phase of the epoch that begins when the committer has reached one of its own."""
 
 
 def phase_reporter(recorder: Recorder) -> Callable[[Phase, float], None]:
-    """Return a function by which a barrier reports its phases to the recorder."""
+    """Return a function by which a committer reports its phases to the recorder."""
 
     def on_phase(phase: Phase, _: float) -> None:
         if phase in AT_THE_BARRIER:

@@ -14,7 +14,7 @@ from penstock.epochs.program import Program, lanes_topic
 from penstock.epochs.wire import Kind, out_rows
 from penstock.history.committed import FACTS_PARTITION, TOPOLOGY
 from penstock.history.progress import Progress
-from penstock.kafka.commit import Barrier, CommitMetadata, SourceOffset
+from penstock.kafka.commit import CommitMetadata, Committer, SourceOffset
 from penstock.records import NO_TIMESTAMP, Partition
 from penstock.topology.plan import TopologyFacts, encode_facts
 
@@ -30,17 +30,17 @@ class Published(NamedTuple):
 
 
 class Publication:
-    """Publishes the epochs of a program through a barrier. `topic_ids` are the ids of the topics that are read, by name."""
+    """Publishes the epochs of a program through a committer. `topic_ids` are the ids of the topics that are read, by name."""
 
-    def __init__(self, program: Program, barrier: Barrier, check: Check, topic_ids: Mapping[str, str]) -> None:
+    def __init__(self, program: Program, committer: Committer, check: Check, topic_ids: Mapping[str, str]) -> None:
         self._program = program
-        self._barrier = barrier
+        self._committer = committer
         self._check = check
         self._topic_ids = topic_ids
 
     def continue_from(self, begins: Mapping[Partition, int], topic_ids: Mapping[str, str]) -> None:
         """Continue from these offsets, whatever was committed before; `topic_ids` are those of new topics."""
-        self._barrier.continue_from(begins)
+        self._committer.continue_from(begins)
         self._topic_ids = {**self._topic_ids, **topic_ids}
 
     def publish(self, progress: Progress, tables: Sequence[pa.Table], first: Sequence[pa.RecordBatch]) -> Published:
@@ -49,7 +49,7 @@ class Publication:
         checked = list(map(self._check, rows))
         left_out = sum(batch.num_rows for batch in rows) - sum(batch.num_rows for batch in checked)
         batches = [*first, *checked]
-        self._barrier.commit(progress.epoch, batches, self._source_offsets(progress))
+        self._committer.commit(progress.epoch, batches, self._source_offsets(progress))
         return Published(batches, left_out)
 
     def _source_offsets(self, progress: Progress) -> list[SourceOffset]:

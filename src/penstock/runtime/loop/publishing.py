@@ -1,4 +1,4 @@
-"""What a start publishes with: one publisher, which has fenced any other instance, and one barrier over it."""
+"""What a start publishes with: one publisher, which has fenced any other instance, and one committer over it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.config import Config
 from penstock.engines.exchanging import Ending
 from penstock.epochs.program import Program
 from penstock.kafka.clients import largest_record
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.limits import SizeLimits, check_limits, default_size, size_of
 from penstock.kafka.preflight import Preflight
 from penstock.kafka.publishers import Publisher, publisher_of
@@ -21,7 +21,7 @@ from penstock.runtime.loop.publication import Publication
 
 
 class Publishing:
-    """Opened once per start: renames, migrations and epochs commit through its one barrier, which lets no epoch go back.
+    """Opened once per start: renames, migrations and epochs commit through its one committer, which lets no epoch go back.
 
     `written` are the topics that it writes to.
     """
@@ -36,9 +36,11 @@ class Publishing:
         self.sizes: Sequence[int] = [default_size(broker), *self._known.values()]
         """The size limits of records; the first is the brokers' default."""
         on_statistics = recorder.clients.of("producer")
+        self.publisher: Publisher
+        self.ending: Ending | None
         self.publisher, self.ending = new_publisher(config, instance.program, written, self.sizes, on_statistics)
         self.publisher.start()
-        self.barrier: Barrier = Barrier(
+        self.committer: Committer = Committer(
             self.publisher, config.broker_timeout_ms, on_phase=phase_reporter(recorder), on_retry=recorder.commit_retried
         )
 
@@ -50,7 +52,7 @@ class Publishing:
         closers.append(instance.recorder.listen(tracing.on_epoch))
         traced = instance.config.tracing
         check = (lambda rows: preflight.check(tracing.continued(rows))) if traced else preflight.check
-        return Publication(program, self.barrier, check, topic_ids)
+        return Publication(program, self.committer, check, topic_ids)
 
     def abandon(self) -> None:
         """Abort the transaction that executors write in, if there is one."""

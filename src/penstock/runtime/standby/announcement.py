@@ -15,7 +15,7 @@ from penstock.epochs.program import lanes_topic
 from penstock.errors import StateError
 from penstock.history.committed import ACTIVE, FACTS_PARTITION
 from penstock.history.copying import Copies, one_row
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import Topics
 from penstock.state.remote.channel import KEY_BYTES
@@ -53,9 +53,9 @@ def decode_announcement(data: bytes) -> Announcement:
         ) from None
 
 
-def announce(found: Announcement, application_id: str, barrier: Barrier) -> None:
+def announce(found: Announcement, application_id: str, committer: Committer) -> None:
     """Commit an announcement; raises `FencedError` if another instance has taken over already."""
-    copies = Copies(barrier, lambda rows: None)
+    copies = Copies(committer, lambda rows: None)
     copies.add(lanes_topic(application_id), FACTS_PARTITION, one_row(ACTIVE, encode_announcement(found)))
     copies.commit()
 

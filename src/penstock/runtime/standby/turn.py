@@ -10,7 +10,7 @@ from functools import partial
 from penstock import machine
 from penstock.history.rehearsal import rehearse
 from penstock.kafka.clients import consumer_settings
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.records import RecordReader
 from penstock.kafka.topics import Topics
 from penstock.observation import EpochReport
@@ -83,10 +83,10 @@ class Turn:
         closers += [instance.recorder.listen(self._takeover.on_epoch), self._beacon.close]
         return True
 
-    def announce(self, instance: Instance, barrier: Barrier) -> None:
+    def announce(self, instance: Instance, committer: Committer) -> None:
         """Commit where other standbys find this instance, if it was one; raise `FencedError` if another was faster."""
         if self._beacon is not None:
-            announce(self._beacon.announcement(instance.program.incarnation), instance.application_id, barrier)
+            announce(self._beacon.announcement(instance.program.incarnation), instance.application_id, committer)
 
     def reached(self, step: str) -> None:
         """Note that a step of the start is done."""

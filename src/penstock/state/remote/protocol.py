@@ -85,7 +85,7 @@ Request = Take | Get | Page | Measure | Release | Copy | Part | Publish | End | 
 
 
 class Located(msgspec.Struct, tag="located", frozen=True):
-    """An answer: the epoch of the last barrier, and the address of each lane's server."""
+    """An answer: the epoch of the last commit, and the address of each lane's server."""
 
     epoch: int
     servers: list[tuple[str, int]]

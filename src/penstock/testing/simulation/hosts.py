@@ -11,13 +11,13 @@ from penstock import machine
 from penstock.engines.port import Batches, LateError, OnProgress, Whereabouts
 from penstock.engines.reading import Reading, ReadingSlot
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.home import Home
 from penstock.epochs.hops import roll_back_lane
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch, Program, has_lanes
 from penstock.epochs.restore import ReadChangelog, Restored, restore_lane
 from penstock.epochs.standing import Committed
+from penstock.epochs.state_directory import StateDirectory
 from penstock.errors import PenstockError
 
 _LATE_S = 0.02
@@ -86,7 +86,7 @@ class SimulatedEngine:
         if not has_lanes(program):
             return
         self._on_step("engine.before_roll_back")
-        Home(program.directory, program.application_id).fence(program.incarnation, epoch.attempt.number)
+        StateDirectory(program.directory, program.application_id).fence(program.incarnation, epoch.attempt.number)
         for lane in range(program.lanes):
             roll_back_lane(Assignment(program, epoch, lane=lane))
 

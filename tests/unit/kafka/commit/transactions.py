@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from penstock.errors import BrokerError, CommitError, FencedError, PenstockError
-from penstock.kafka.commit import Barrier, CommitMetadata, Phase, SourceOffset
+from penstock.kafka.commit import CommitMetadata, Committer, Phase, SourceOffset
 
 PATIENCE_MS = 3_000
 LOST_CALL_S = 1.0
@@ -133,7 +133,7 @@ class Process:
         committed = self.broker.offset
         position = committed.offset if committed else 0
         epoch = CommitMetadata.decode(committed.metadata).epoch if committed else -1
-        barrier = Barrier(publisher, PATIENCE_MS, lambda: self.seconds)
+        committer = Committer(publisher, PATIENCE_MS, lambda: self.seconds)
         while True:
             epoch += 1
             rows = [(epoch, position + n) for n in range(2 * ROWS_PER_BATCH)]
@@ -142,17 +142,17 @@ class Process:
             about = CommitMetadata(epoch=epoch, incarnation="", fingerprint="", lanes=1, shards=1, high_time=-1, topic_id=None)
             offsets = [SourceOffset("input", 0, position, about.encode())]
             try:
-                barrier.commit(epoch, batches, offsets)
+                committer.commit(epoch, batches, offsets)
             except PenstockError:
-                assert barrier.phase is Phase.FAILED
-                self._insist(barrier, epoch, batches, offsets)
+                assert committer.phase is Phase.FAILED
+                self._insist(committer, epoch, batches, offsets)
                 raise
             self.acknowledged.append(epoch)
 
-    def _insist(self, barrier: Barrier, epoch: int, batches: list[list[Row]], offsets: list[SourceOffset]) -> None:
+    def _insist(self, committer: Committer, epoch: int, batches: list[list[Row]], offsets: list[SourceOffset]) -> None:
         """Check that a failed barrier refuses the epoch without a request to the broker."""
         try:
-            barrier.commit(epoch, batches, offsets)
+            committer.commit(epoch, batches, offsets)
         except CommitError:
             return
         raise AssertionError("a failed barrier accepted another epoch")

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import StreamsBuilder
 from penstock.errors import BrokerError, PenstockError, ProcessingError
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.observation import Recorder
 from penstock.runtime.beyond import refreshes
 from penstock.runtime.beyond.refreshes import Access, Difference, Refreshes, Table, difference
@@ -47,9 +47,9 @@ class World:
         yield from self.rows
 
     @contextmanager
-    def barrier(self) -> Iterator[Barrier]:
+    def committer(self) -> Iterator[Committer]:
         self.open = []
-        yield Barrier(self)
+        yield Committer(self)
 
     def begin(self) -> None:
         pass
@@ -95,7 +95,7 @@ def following(world: World, recorder: Recorder) -> Iterator[Callable[..., Refres
         )
         source = source_of(builder)
         assert source.contents is not None
-        access = Access(world.read, lambda topic: list(world.topic), world.barrier)
+        access = Access(world.read, lambda topic: list(world.topic), world.committer)
         made.append(Refreshes("shop", [Table("countries", source, source.contents)], access, recorder))
         return made[-1]
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from penstock import StreamsBuilder, Topology, bounded_disorder, tumbling, until_window_closes
-from penstock.epochs.home import Home
 from penstock.epochs.hops import INPUT
 from penstock.epochs.in_process import run_epoch
 from penstock.epochs.program import Epoch, Program
+from penstock.epochs.state_directory import StateDirectory
 from penstock.epochs.wire import Kind
 from penstock.history.progress import Progress
-from penstock.kafka.commit import Barrier, SourceOffset
+from penstock.kafka.commit import Committer, SourceOffset
 from penstock.observation import Recorder
 from penstock.runtime.loop.epoch_size import EpochSize
 from penstock.runtime.loop.epochs import Bounds, Contributions, Ends, Epochs, StartingPoint
@@ -72,7 +72,7 @@ def started(jobs: InProcess, start: Progress, end: int) -> Epochs:
     return Epochs(
         jobs.program,
         jobs,
-        Publication(jobs.program, Barrier(jobs), lambda rows: rows, {}),
+        Publication(jobs.program, Committer(jobs), lambda rows: rows, {}),
         StartingPoint(start, partitions={}, changelog_ids={}),
         Bounds(10, EpochSize(10, 1 << 20)),
         Ends(dict, lambda: {PLACE: end}),
@@ -85,7 +85,7 @@ def started(jobs: InProcess, start: Progress, end: int) -> Epochs:
 def test_windows_close_after_a_start_without_input(down_s: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock.standing_still(monkeypatch)
     jobs = InProcess(program_of(final_counts(), directory=str(tmp_path)))
-    Home(str(tmp_path), ID).take_over(jobs.program.incarnation)
+    StateDirectory(str(tmp_path), ID).take_over(jobs.program.incarnation)
     now = int(clock.now * 1000)
     jobs.records = [{"name": 0, "origin": 0, "offset": n, "timestamp": now, "key": b"k%d" % n, "value": b"v"} for n in range(3)]
     before = started(jobs, Progress(-1, {PLACE: 0}, {}), 3)

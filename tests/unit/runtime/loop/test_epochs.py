@@ -15,7 +15,7 @@ from penstock import Topology
 from penstock.epochs.wire import OUT, Control, Kind, LaneReport, control_row, out_rows
 from penstock.errors import BrokerError, CommitError, LaneMovedError, ProcessingError, StateError
 from penstock.history.progress import Progress
-from penstock.kafka.commit import Barrier, CommitMetadata
+from penstock.kafka.commit import CommitMetadata, Committer
 from penstock.observation import PartitionReport, Recorder
 from penstock.runtime.loop.agenda import KEEP_ALIVE_S, MARK_EVERY_S, SAMPLE_EVERY_S
 from penstock.runtime.loop.epoch_size import EpochSize
@@ -176,7 +176,7 @@ class TestReports:
 
     def test_an_epoch_is_reported_with_its_phases_and_what_it_sent(self, noted: Noted) -> None:
         recorder = Recorder()
-        epochs = epochs_of(noted, recorder=recorder, barrier=Barrier(noted, on_phase=phase_reporter(recorder)))
+        epochs = epochs_of(noted, recorder=recorder, committer=Committer(noted, on_phase=phase_reporter(recorder)))
         noted.reports = [LaneReport(0, 0, 3, 0.5), LaneReport(1, 0, 4, 0.25)]
         noted.controls = [Control(dropped=[("COUNT", "late", 2)])]
         seen: list[int | None] = []

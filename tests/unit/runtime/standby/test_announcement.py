@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.history.committed import ACTIVE, FACTS_PARTITION, TOPOLOGY
-from penstock.kafka.commit import Barrier
+from penstock.kafka.commit import Committer
 from penstock.kafka.records import TopicRecord
 from penstock.records import Partition
 from penstock.runtime.standby.announcement import Announcement, Announcements, announce, encode_announcement
@@ -108,7 +108,7 @@ def test_it_is_announced_in_a_transaction_of_its_own() -> None:
         send_offsets=lambda offsets: did.append(list(offsets)),
         commit=commit,
     )
-    announce(ONE, "app", Barrier(publisher))
+    announce(ONE, "app", Committer(publisher))
     begin, [row], offsets, committed = did
     assert (begin, offsets, committed) == ("begin", [], "commit")
     assert (row["topic"], row["partition"], row["key"], row["value"]) == (*PLACE, ACTIVE, encode_announcement(ONE))

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock import StreamsBuilder, Topology
 from penstock.lanes.blueprint import Blueprint
-from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.stores import OwnShard
 from penstock.state import LaneState, memory_engine
 from penstock.topology import SourceNode
@@ -30,7 +30,7 @@ def test_each_stage_of_a_foreign_key_join_is_a_lane() -> None:
     for stage in stages:
         nodes = [topology.nodes[name] for name in stage.nodes]
         blueprint = Blueprint(nodes, topology.stores, tables=topology.nodes)
-        lane = Lane(blueprint, OwnShard(state), Surroundings(lambda: 0))
+        lane = BoundShard(blueprint, OwnShard(state), Surroundings(lambda: 0))
         for source in stage.sources:
             intake = lane.intakes[source]
             for topic in intake.node.topics:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.epochs import home as home_module
-from penstock.epochs.home import Home, open_globals, open_lane
+from penstock.epochs import state_directory as home_module
+from penstock.epochs.state_directory import StateDirectory, open_globals, open_lane
 from penstock.errors import FencedError, StateError
 from penstock.state import EngineFactory, EngineKind, LaneState
 from tests.unit.epochs.application import Application, Raw
@@ -22,12 +22,12 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(str(tmp_path), "app")
+def home(tmp_path: Path) -> StateDirectory:
+    return StateDirectory(str(tmp_path), "app")
 
 
 @pytest.fixture
-def store(home: Home) -> Path:
+def store(home: StateDirectory) -> Path:
     """A store that a start must not remove without need."""
     home.take_over("first")
     store = home.lane_directory(0, 2) / "data.mdb"
@@ -47,7 +47,7 @@ def reboot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 class TestOwner:
-    def test_the_owner_is_the_last_one_to_take_over(self, home: Home) -> None:
+    def test_the_owner_is_the_last_one_to_take_over(self, home: StateDirectory) -> None:
         home.take_over("first")
         with home.held_by("first"):
             pass
@@ -71,7 +71,7 @@ class TestOwner:
         program = app.take_over(1)
         with open_lane(program, 0):
             pass
-        home = Home(str(tmp_path), app.running.application_id)
+        home = StateDirectory(str(tmp_path), app.running.application_id)
         home.fence(program.incarnation, 1)
         with open_lane(program, 0, attempt=1):
             pass
@@ -84,20 +84,20 @@ class TestOwner:
         with open_lane(program, 0):
             pass
 
-    def test_a_fence_waits_for_open_stores(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_fence_waits_for_open_stores(self, home: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
         home.take_over("first")
         with home.held_by("first"), pytest.raises(StateError, match="A task of an earlier start is stuck"):
             home.fence("first", 1)
 
-    def test_a_start_with_failed_jobs_can_let_go(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_a_start_with_failed_jobs_can_let_go(self, home: StateDirectory, reboot: Path, store: Path) -> None:
         home.fence("first", 3)
         home.let_go("first")
         reboot.write_text("boot-2\n")
         home.take_over("second")
         assert store.exists()
 
-    def test_other_users_cannot_read_the_directory(self, home: Home) -> None:
+    def test_other_users_cannot_read_the_directory(self, home: StateDirectory) -> None:
         home.take_over("first")
         assert home.root.stat().st_mode & 0o777 == 0o700
 
@@ -115,17 +115,17 @@ class TestOwner:
 
 
 class TestBoot:
-    def test_stores_stay_while_the_machine_runs(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_stores_stay_while_the_machine_runs(self, home: StateDirectory, reboot: Path, store: Path) -> None:
         home.take_over("second")
         assert store.exists()
 
-    def test_stores_are_forgotten_after_a_crash_of_the_machine(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_stores_are_forgotten_after_a_crash_of_the_machine(self, home: StateDirectory, reboot: Path, store: Path) -> None:
         reboot.write_text("boot-2\n")
         home.take_over("second")
         assert not store.exists()
         assert not home.global_directory.exists()
 
-    def test_they_are_forgotten_once(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_they_are_forgotten_once(self, home: StateDirectory, reboot: Path, store: Path) -> None:
         reboot.write_text("boot-2\n")
         home.take_over("second")
         store.parent.mkdir(parents=True)
@@ -133,20 +133,20 @@ class TestBoot:
         home.take_over("third")
         assert store.exists()
 
-    def test_synced_stores_survive_a_reboot(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_synced_stores_survive_a_reboot(self, home: StateDirectory, reboot: Path, store: Path) -> None:
         home.let_go("first")
         reboot.write_text("boot-2\n")
         home.take_over("second")
         assert store.exists()
 
-    def test_the_sync_counts_until_the_next_owner_takes_over(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_the_sync_counts_until_the_next_owner_takes_over(self, home: StateDirectory, reboot: Path, store: Path) -> None:
         home.let_go("first")
         home.take_over("second")
         reboot.write_text("boot-2\n")
         home.take_over("third")
         assert not store.exists()
 
-    def test_only_the_owner_can_let_go(self, home: Home, reboot: Path, store: Path) -> None:
+    def test_only_the_owner_can_let_go(self, home: StateDirectory, reboot: Path, store: Path) -> None:
         home.take_over("second")
         home.let_go("first")
         reboot.write_text("boot-2\n")
@@ -154,7 +154,7 @@ class TestBoot:
         assert not store.exists()
 
     def test_letting_go_syncs_all_files_before_it_notes_that(
-        self, home: Home, store: Path, monkeypatch: pytest.MonkeyPatch
+        self, home: StateDirectory, store: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         synced = []
         sync = os.fsync
@@ -169,7 +169,7 @@ class TestBoot:
         assert (home.root / "clean").exists()
 
 
-def test_stores_of_other_numbers_of_lanes_are_forgotten(home: Home) -> None:
+def test_stores_of_other_numbers_of_lanes_are_forgotten(home: StateDirectory) -> None:
     home.take_over("first")
     for lanes in (1, 2, 22):
         home.lane_directory(0, lanes).mkdir(parents=True)
@@ -177,7 +177,7 @@ def test_stores_of_other_numbers_of_lanes_are_forgotten(home: Home) -> None:
     assert [lanes for lanes in (1, 2, 22) if home.lane_directory(0, lanes).exists()] == [2]
 
 
-def test_they_are_forgotten_even_if_the_clock_was_set_back(home: Home) -> None:
+def test_they_are_forgotten_even_if_the_clock_was_set_back(home: StateDirectory) -> None:
     home.take_over("first")
     home.lane_directory(0, 1).mkdir(parents=True)
     os.utime(home.lane_directory(0, 1), (time.time() + 1_000, time.time() + 1_000))
@@ -185,7 +185,7 @@ def test_they_are_forgotten_even_if_the_clock_was_set_back(home: Home) -> None:
     assert home.layouts == []
 
 
-def test_stores_of_other_numbers_of_lanes_are_kept_while_they_may_be_of_use(home: Home) -> None:
+def test_stores_of_other_numbers_of_lanes_are_kept_while_they_may_be_of_use(home: StateDirectory) -> None:
     home.take_over("first")
     for lanes, file_age_s, directory_age_s in ((1, 100, 100), (3, 10, 100), (4, 100, 10), (2, 100, 100)):
         file = home.lane_directory(0, lanes) / "data.mdb"
@@ -198,7 +198,7 @@ def test_stores_of_other_numbers_of_lanes_are_kept_while_they_may_be_of_use(home
 
 
 class TestLocks:
-    def test_a_start_waits_for_lanes_that_are_open_in_other_processes(self, home: Home, tmp_path: Path) -> None:
+    def test_a_start_waits_for_lanes_that_are_open_in_other_processes(self, home: StateDirectory, tmp_path: Path) -> None:
         home.take_over("first")
         child = SPAWN.Process(target=hold_open, args=(str(tmp_path), 0.5))
         child.start()
@@ -208,12 +208,12 @@ class TestLocks:
         child.join()
         assert child.exitcode == 0
 
-    def test_lanes_are_open_side_by_side(self, home: Home) -> None:
+    def test_lanes_are_open_side_by_side(self, home: StateDirectory) -> None:
         home.take_over("first")
         with home.held_by("first"), home.held_by("first"):
             pass
 
-    def test_a_lane_that_never_closes_is_named(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lane_that_never_closes_is_named(self, home: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
         home.take_over("first")
         with home.held_by("first"), pytest.raises(StateError, match="A task of an earlier start is stuck"):
@@ -221,7 +221,7 @@ class TestLocks:
         with home.held_by("first"):  # and nothing has changed
             pass
 
-    def test_no_lane_opens_during_a_takeover(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_lane_opens_during_a_takeover(self, home: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(home_module, "LOCK_TIMEOUT_S", 0.05)
         home.take_over("first")
         with (home.root / "lock").open("a") as lock:
@@ -232,7 +232,7 @@ class TestLocks:
 
 def hold_open(directory: str, seconds: float) -> None:
     """Act as a zombie: keep a lane open for a while."""
-    with Home(directory, "app").held_by("first"):
+    with StateDirectory(directory, "app").held_by("first"):
         Path(directory, "open").touch()
         time.sleep(seconds)
         Path(directory, "closed").touch()
@@ -256,7 +256,7 @@ class TestGlobals:
         builder.stream("other", value=str).join(table, lambda left, right: right, on=lambda key, value: value).to("out")
         app = Application(tmp_path, builder.build)
         program = app.take_over(1)
-        directory = str(Home(str(tmp_path), "app").global_directory)
+        directory = str(StateDirectory(str(tmp_path), "app").global_directory)
         owner = LaneState(EngineFactory(EngineKind.LMDB, directory).open())
         owner.store(program.specs["names"]).put("a", "1", 0)
         owner.commit(0)
@@ -278,7 +278,7 @@ def test_a_record_reaches_a_lane_that_was_opened_by_name(tmp_path: Path) -> None
 
 class TestOccupied:
     def test_a_process_that_runs_keeps_it_from_being_removed(self, tmp_path: Path) -> None:
-        home = Home(str(tmp_path), "app")
+        home = StateDirectory(str(tmp_path), "app")
         home.take_over("one")
         leave, leave_too = home.occupy(), home.occupy()  # an instance that is taken over from, and the one that does
         with pytest.raises(StateError, match="'app' is running on this machine"), home.vacant():
@@ -290,12 +290,12 @@ class TestOccupied:
         assert not home.root.exists()
 
     def test_no_start_while_the_directory_is_being_removed(self, tmp_path: Path) -> None:
-        home = Home(str(tmp_path), "app")
+        home = StateDirectory(str(tmp_path), "app")
         home.take_over("one")
         with home.vacant(), pytest.raises(StateError, match="is being removed by a reset"):
             home.occupy()
         home.occupy()()
 
     def test_a_missing_directory_is_vacant(self, tmp_path: Path) -> None:
-        with Home(str(tmp_path), "app").vacant():
+        with StateDirectory(str(tmp_path), "app").vacant():
             assert not (tmp_path / "app").exists()

@@ -1,4 +1,4 @@
-"""`Barrier`: takes an epoch's commit through its phases, once and in order, and stops for good at the first failure.
+"""`Committer`: takes an epoch's commit through its phases, once and in order, and stops for good at the first failure.
 
 There is no recovery here. A process that fails ends, and the next one starts from what Kafka has committed.
 """
@@ -40,7 +40,7 @@ class Phase(Enum):
 _ABORTABLE = (Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_SENT)
 
 
-class Barrier:
+class Committer:
     """Commits the epochs of a start through a publisher, and what a start writes before them.
 
     `on_phase` receives each phase that is reached and how many seconds it took. A commit whose outcome is unknown is retried
@@ -89,7 +89,7 @@ class Barrier:
     def _publish(self, epoch: int | None, batches: Iterable[Any], offsets: Sequence[SourceOffset]) -> None:
         what = "rows without an epoch" if epoch is None else f"epoch {epoch}"
         if self._phase is not Phase.IDLE:
-            raise CommitError(f"Cannot commit {what}: the barrier is {self._phase.value}. Start again.")
+            raise CommitError(f"Cannot commit {what}: the committer is {self._phase.value}. Start again.")
         self._entered = self._clock()
         try:
             self._check_order(epoch, offsets)

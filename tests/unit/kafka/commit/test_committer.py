@@ -10,8 +10,8 @@ import pytest
 
 from penstock import faults
 from penstock.errors import BrokerError, CommitError, FencedError, ProductionError
-from penstock.kafka.commit import Barrier, Phase, SourceOffset
-from penstock.kafka.commit import barrier as module
+from penstock.kafka.commit import Committer, Phase, SourceOffset
+from penstock.kafka.commit import committer as module
 
 OFFSETS = [SourceOffset("input", 0, 5, "{}")]
 
@@ -53,73 +53,73 @@ def test_commits_an_epoch_in_order_and_is_idle_again() -> None:
     publisher = Recorder()
     phases: list[tuple[Phase, float]] = []
     ticks = count()
-    barrier = Barrier(
+    committer = Committer(
         publisher, clock=lambda: float(next(ticks)), on_phase=lambda phase, seconds: phases.append((phase, seconds))
     )
-    barrier.commit(0, ["a", "b"], OFFSETS)
+    committer.commit(0, ["a", "b"], OFFSETS)
     assert publisher.calls == ["begin", ("produce", "a"), ("produce", "b"), ("offsets", *OFFSETS), "commit"]
     reached = [Phase.BEGUN, Phase.PRODUCED, Phase.OFFSETS_SENT, Phase.COMMITTING, Phase.COMMITTED, Phase.IDLE]
     assert [phase for phase, _ in phases] == reached
     assert all(seconds > 0 for _, seconds in phases)
-    assert barrier.phase is Phase.IDLE
+    assert committer.phase is Phase.IDLE
 
 
 def test_an_epoch_without_rows_commits_its_offsets() -> None:
     publisher = Recorder()
-    Barrier(publisher).commit(0, [], OFFSETS)
+    Committer(publisher).commit(0, [], OFFSETS)
     assert publisher.calls == ["begin", ("offsets", *OFFSETS), "commit"]
 
 
 @pytest.mark.parametrize("step", ["begin", "produce", "offsets"])
 def test_a_failure_before_the_commit_aborts_and_is_final(step: str) -> None:
     publisher = Recorder(fails_at=step)
-    barrier = Barrier(publisher)
+    committer = Committer(publisher)
     with pytest.raises(ProductionError):
-        barrier.commit(0, ["a"], OFFSETS)
-    assert barrier.phase is Phase.FAILED
+        committer.commit(0, ["a"], OFFSETS)
+    assert committer.phase is Phase.FAILED
     assert ("abort" in publisher.calls) == (step != "begin")
     publisher.calls.clear()
-    with pytest.raises(CommitError, match=r"Cannot commit epoch 1: the barrier is failed\. Start again"):
-        barrier.commit(1, ["a"], OFFSETS)
+    with pytest.raises(CommitError, match=r"Cannot commit epoch 1: the committer is failed\. Start again"):
+        committer.commit(1, ["a"], OFFSETS)
     assert not publisher.calls
 
 
 def test_a_failure_while_batches_are_made_aborts_too() -> None:
     publisher = Recorder()
     with pytest.raises(ZeroDivisionError):
-        Barrier(publisher).commit(0, (1 // n for n in (1, 0)), OFFSETS)
+        Committer(publisher).commit(0, (1 // n for n in (1, 0)), OFFSETS)
     assert publisher.calls == ["begin", ("produce", 1), "abort"]
 
 
 def test_an_interrupt_aborts_too() -> None:
     publisher = Recorder(fails_at="offsets", error=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        Barrier(publisher).commit(0, [], OFFSETS)
+        Committer(publisher).commit(0, [], OFFSETS)
     assert publisher.calls[-1] == "abort"
 
 
 def test_a_failed_abort_does_not_hide_the_error(caplog: pytest.LogCaptureFixture) -> None:
     publisher = Recorder(fails_at="abort")
     with pytest.raises(ZeroDivisionError):
-        Barrier(publisher).commit(3, (1 // n for n in (0,)), OFFSETS)
+        Committer(publisher).commit(3, (1 // n for n in (0,)), OFFSETS)
     assert "epoch 3: cannot abort the transaction, which will time out: cannot abort" in caplog.text
 
 
 @pytest.mark.parametrize("error", [FencedError("gone"), CommitError("no"), KeyboardInterrupt()])
 def test_nothing_is_aborted_once_the_commit_was_requested(error: Exception) -> None:
     publisher = Recorder(fails_at="commit", error=error)
-    barrier = Barrier(publisher)
+    committer = Committer(publisher)
     with pytest.raises(type(error)):
-        barrier.commit(0, [], OFFSETS)
+        committer.commit(0, [], OFFSETS)
     assert "abort" not in publisher.calls
-    assert barrier.phase is Phase.FAILED
+    assert committer.phase is Phase.FAILED
 
 
 def test_retries_until_the_outcome_is_known(caplog: pytest.LogCaptureFixture) -> None:
     publisher = Recorder(answers=[False, False, True])
     retries: list[int] = []
     with caplog.at_level(logging.WARNING):
-        Barrier(publisher, on_retry=lambda: retries.append(1)).commit(7, [], OFFSETS)
+        Committer(publisher, on_retry=lambda: retries.append(1)).commit(7, [], OFFSETS)
     assert len(retries) == 2
     assert publisher.calls.count("commit") == 3
     assert caplog.text.count("epoch 7: it is not known yet whether the commit succeeded") == 2
@@ -128,20 +128,20 @@ def test_retries_until_the_outcome_is_known(caplog: pytest.LogCaptureFixture) ->
 def test_gives_up_after_its_patience_and_aborts_nothing() -> None:
     publisher = Recorder(answers=[False] * 100)
     seconds = count()
-    barrier = Barrier(publisher, patience_ms=10_000, clock=lambda: float(next(seconds)))
+    committer = Committer(publisher, patience_ms=10_000, clock=lambda: float(next(seconds)))
     with pytest.raises(
         BrokerError, match=r"Epoch 7: no broker has confirmed the commit within 10 s\. Start again: the start finds out"
     ):
-        barrier.commit(7, [], OFFSETS)
+        committer.commit(7, [], OFFSETS)
     assert publisher.calls.count("commit") == 10
     assert "abort" not in publisher.calls
 
 
 def test_refuses_an_epoch_or_offset_that_goes_back() -> None:
-    def after(epoch: int, offset: int) -> Barrier:
-        barrier = Barrier(Recorder())
-        barrier.commit(epoch, [], [SourceOffset("input", 0, offset, "{}")])
-        return barrier
+    def after(epoch: int, offset: int) -> Committer:
+        committer = Committer(Recorder())
+        committer.commit(epoch, [], [SourceOffset("input", 0, offset, "{}")])
+        return committer
 
     with pytest.raises(CommitError, match="Epoch 4 cannot follow epoch 4, which is already committed"):
         after(4, 5).commit(4, [], OFFSETS)
@@ -153,11 +153,11 @@ def test_refuses_an_epoch_or_offset_that_goes_back() -> None:
 
 def test_what_belongs_to_no_epoch_does_not_count_as_one() -> None:
     publisher = Recorder()
-    barrier = Barrier(publisher)
-    barrier.write(["copied"])
-    barrier.commit(4, [], OFFSETS)
-    barrier.write(["noted"])
-    barrier.commit(5, [], OFFSETS)
+    committer = Committer(publisher)
+    committer.write(["copied"])
+    committer.commit(4, [], OFFSETS)
+    committer.write(["noted"])
+    committer.commit(5, [], OFFSETS)
     assert [call for call in publisher.calls if isinstance(call, tuple) and call[0] == "produce"] == [
         ("produce", "copied"),
         ("produce", "noted"),
@@ -165,12 +165,12 @@ def test_what_belongs_to_no_epoch_does_not_count_as_one() -> None:
 
 
 def test_offsets_go_back_only_if_records_were_lost() -> None:
-    barrier = Barrier(Recorder())
-    barrier.commit(4, [], OFFSETS)
-    barrier.continue_from({("input", 0): 3})
-    barrier.commit(5, [], [SourceOffset("input", 0, 3, "{}")])
+    committer = Committer(Recorder())
+    committer.commit(4, [], OFFSETS)
+    committer.continue_from({("input", 0): 3})
+    committer.commit(5, [], [SourceOffset("input", 0, 3, "{}")])
     with pytest.raises(CommitError, match="Epoch 6: input-0 goes back from offset 3 to 2"):
-        barrier.commit(6, [], [SourceOffset("input", 0, 2, "{}")])
+        committer.commit(6, [], [SourceOffset("input", 0, 2, "{}")])
 
 
 POINTS = {
@@ -196,8 +196,8 @@ def raising(name: str) -> Callable[[str], None]:
 def test_has_a_fault_point_at_every_phase(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "point", raising(name))
     publisher = Recorder()
-    barrier = Barrier(publisher)
+    committer = Committer(publisher)
     with pytest.raises(faults.InjectedFaultError):
-        barrier.commit(0, ["a", "b"], OFFSETS)
+        committer.commit(0, ["a", "b"], OFFSETS)
     assert publisher.calls == POINTS[name]
-    assert barrier.phase is Phase.FAILED
+    assert committer.phase is Phase.FAILED

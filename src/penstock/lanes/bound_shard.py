@@ -48,11 +48,11 @@ class Surroundings:
     start: int = 0
 
 
-class Lane:
+class BoundShard:
     """A running instance of some nodes of a topology, for one shard: what Kafka Streams calls a task.
 
     Its nodes form a `circuit` over the shard's stores; `clocks` are their time; the `outbox` collects what they send; `cursor` is
-    the current record. `watermark` is the application's as of the last barrier, None if it has none. `samples` has what nodes do
+    the current record. `watermark` is the application's as of the last commit, None if it has none. `samples` has what nodes do
     in a sampled epoch; `is_traced` says that it is recorded which records lead to which results. `residents` are the user's
     objects, which may have been in earlier lanes.
     """
@@ -124,14 +124,14 @@ def _one_by_one(calls: Sequence[Callable[[], None]]) -> None:
         call()
 
 
-def flush(lanes: Sequence[Lane], make: Callable[[Sequence[Callable[[], None]]], None] = _one_by_one) -> None:
+def flush(lanes: Sequence[BoundShard], make: Callable[[Sequence[Callable[[], None]]], None] = _one_by_one) -> None:
     """Make pending calls and emit cached tables, at the end of an epoch, before the commit.
 
     The lanes are those of several shards, bound to the same nodes: a node's calls are made for all shards at once. A processor
     below one table may write to another that was already flushed, and a table may lead to calls: this repeats until nothing is
     pending. `make` flushes the caches of each lane, where that is walked.
     """
-    circuits = [lane.circuit for lane in lanes]
+    circuits = [bound.circuit for bound in lanes]
     while True:
         for same_node in reversed(list(zip(*(circuit.pending_calls for circuit in circuits), strict=True))):
             make_calls(same_node)

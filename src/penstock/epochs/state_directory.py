@@ -28,7 +28,7 @@ _ATTEMPT = "#"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Home:
+class StateDirectory:
     """The directory of an application on this machine."""
 
     def __init__(self, directory: str, application_id: str) -> None:
@@ -199,14 +199,14 @@ def owned(program: Program, attempt: int = 0) -> Iterator[None]:
     if program.is_spread:
         yield
         return
-    with Home(program.directory, program.application_id).held_by(program.incarnation, attempt):
+    with StateDirectory(program.directory, program.application_id).held_by(program.incarnation, attempt):
         yield
 
 
 @contextmanager
 def open_lane(program: Program, lane: int, attempt: int = 0) -> Iterator[LaneState]:
     """Open a lane's state for the block; `attempt` is that of the epoch."""
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     if program.engine is EngineKind.MEMORY:
         raise StateError("Lanes need files: the memory engine is only for tests. Set store_engine to lmdb or rocksdb.")
     with owned(program, attempt):
@@ -219,7 +219,7 @@ def open_lane(program: Program, lane: int, attempt: int = 0) -> Iterator[LaneSta
 
 def server_of(program: Program, host: str) -> int:
     """Return the port of the lane server of this host, which is started if need be and listens at `host`."""
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     lanes = home.lane_directory(0, program.lanes).parent
     return ensure_server(home.root, lanes, program.engine.value, host, program.server_key, program.incarnation, program.ports)
 
@@ -230,7 +230,7 @@ def open_globals(program: Program) -> Iterator[LaneState | None]:
     if not program.global_stores:
         yield None
         return
-    home = Home(program.directory, program.application_id)
+    home = StateDirectory(program.directory, program.application_id)
     with to_read(EngineKind.LMDB, home.global_directory) as owner:
         yield owner.read_committed(owner.epoch)
 

@@ -28,7 +28,7 @@ from penstock import (
 from penstock.errors import ProcessingError, TopologyError
 from penstock.lanes.binder import fan_out
 from penstock.lanes.blueprint import Blueprint
-from penstock.lanes.lane import Lane, Surroundings
+from penstock.lanes.bound_shard import BoundShard, Surroundings
 from penstock.lanes.outbox import RowKind
 from penstock.lanes.stores import OwnShard
 from penstock.operators.stateless import PassThrough
@@ -40,7 +40,7 @@ from tests.golden.topologies import TOPOLOGIES
 from tests.unit.lanes.feeding import Raw, batch, lane_of, values, walk
 
 
-def lane_on(state: StateOfStores) -> Lane:
+def lane_on(state: StateOfStores) -> BoundShard:
     """A lane without nodes."""
     return lane_of(Topology(), state)
 
@@ -59,7 +59,7 @@ class TestTravelling:
         assert [node.line for node in nodes] == [node.line for node in topology.nodes.values()]
         assert stores == dict(topology.stores)
         blueprint = Blueprint(nodes, stores, global_stores=topology.global_stores)
-        Lane(blueprint, OwnShard(LaneState(memory_engine())), Surroundings(lambda: 0))
+        BoundShard(blueprint, OwnShard(LaneState(memory_engine())), Surroundings(lambda: 0))
 
     def test_pickled_lambdas_and_classes_still_run(self) -> None:
         suffix = "!"
@@ -75,7 +75,7 @@ class TestTravelling:
         counted.suppress(until_window_closes()).to_stream(lambda key, value: key.key).to("counts", value=int)
         topology = builder.build()
         nodes, stores = cloudpickle.loads(cloudpickle.dumps((list(topology.nodes.values()), dict(topology.stores))))
-        lane = Lane(Blueprint(nodes, stores), OwnShard(LaneState(memory_engine())), Surroundings(lambda: 0))
+        lane = BoundShard(Blueprint(nodes, stores), OwnShard(LaneState(memory_engine())), Surroundings(lambda: 0))
         walk(lane, [batch([Raw("in", 0, 1, b"k", b"ab"), Raw("in", 1, 2, b"k", b"abc")])])
         assert [(row.topic, row.value) for row in lane.outbox.drain() if row.topic == "out"] == [("out", b"ab!"), ("out", b"ab!")]
 
@@ -271,7 +271,7 @@ def test_a_failure_names_the_node_the_users_line_and_the_record() -> None:
         walk(lane, [batch([Raw("in", 41, 1, b"k", zero, partition=3)])])
     message = str(caught.value)
     assert message.startswith("divide failed on the record from in-3 at offset 41 (key 'k'): ZeroDivisionError")
-    assert "test_lane.py" in message
+    assert "test_bound_shard.py" in message
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 

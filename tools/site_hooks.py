@@ -34,11 +34,11 @@ def with_code_links(markdown: str, repository: str | None) -> str:
     """Return the text of a page as the site has it.
 
     Example:
-        >>> text = "the driver ([placement.py](../../src/penstock/epochs/placement.py)) decides"
+        >>> text = "the driver ([placement.py](../../src/penstock/engines/many_hosts.py)) decides"
         >>> with_code_links(text, None)
         'the driver (`placement.py`) decides'
         >>> with_code_links(text, "https://code.example/penstock")
-        'the driver ([placement.py](https://code.example/penstock/blob/main/src/penstock/epochs/placement.py)) decides'
+        'the driver ([placement.py](https://code.example/penstock/blob/main/src/penstock/engines/many_hosts.py)) decides'
     """
     if repository:
         there = rf"[\1]({repository.rstrip('/')}/{_BRANCH}/\2)"

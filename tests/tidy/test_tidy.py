@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tidy.repository import files
-from tests.tidy.rules import MODULE_LINES_USUAL, RULES, Rule
+from tests.tidy.repository import ROOT, files
+from tests.tidy.rules import MODULE_LINES_USUAL, RULES, Rule, matches
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -20,6 +20,16 @@ def test_nine_of_ten_modules_have_a_usual_size() -> None:
     assert len(long) * 10 <= len(sizes), (
         f"{len(long)} of {len(sizes)} modules have more than {MODULE_LINES_USUAL} lines: {long}. Cure: split by subject."
     )
+
+
+def test_documents_link_to_files_that_exist() -> None:
+    documents = [file for file in files() if file.path.suffix == ".md"]
+    links = [(file, line, text) for file in documents for line, text in matches(file, r"(?<=\]\()(?![a-z]+:|#)[^)\s#]+")]
+    broken = [
+        file.at(line, f"{text} does not exist.") for file, line, text in links if not (ROOT / file.path.parent / text).exists()
+    ]
+    assert not broken, "\n" + "\n".join(broken)
+    assert len(links) > len(documents)
 
 
 def test_the_rules_see_the_product() -> None:

@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         "a mark names offsets that lanes have not seen",
-        "runtime/loop/marks.py",
+        "runtime/loop/agenda.py",
         "dict(self._ends())",
         "{place: end + 3 for place, end in self._ends().items()}",
     ),

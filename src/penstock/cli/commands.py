@@ -302,7 +302,7 @@ def pause(admin: Admin = ADMIN, token: Token = None) -> None:
 
     Returns when they are committed. The application still answers queries and probes. A restart ends the pause.
     """
-    from penstock.cli.pausing import pause_application
+    from penstock.cli.controls import pause_application
     from penstock.cli.requests import AdminConnection
 
     pause_application(AdminConnection.at(admin, token))
@@ -311,7 +311,7 @@ def pause(admin: Admin = ADMIN, token: Token = None) -> None:
 @commands.command()
 def resume(admin: Admin = ADMIN, token: Token = None) -> None:
     """End the pause of a running application."""
-    from penstock.cli.pausing import resume_application
+    from penstock.cli.controls import resume_application
     from penstock.cli.requests import AdminConnection
 
     resume_application(AdminConnection.at(admin, token))
@@ -327,7 +327,7 @@ def lanes(
 
     Returns when it processes records with them. The next start of the process uses the number of its settings.
     """
-    from penstock.cli.lanes import change_lanes, show_lanes
+    from penstock.cli.controls import change_lanes, show_lanes
     from penstock.cli.requests import AdminConnection
 
     server = AdminConnection.at(admin, token)

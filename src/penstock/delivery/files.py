@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.delivery.held import Kinds, fit_as_they_are
-from penstock.delivery.rows import Row, columns_of
-from penstock.delivery.target import Offsets, Target, refuse_new_topic
+from penstock.delivery.target import Offsets, Row, Target, columns_of, refuse_new_topic
 from penstock.errors import ConfigError, FencedError, PenstockError, TopicError
 from penstock.records import Delivered
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.delivery.rows import Row, columns_of
-from penstock.delivery.target import Offsets, Target, refuse_new_topic
+from penstock.delivery.target import Offsets, Row, Target, columns_of, refuse_new_topic
 from penstock.errors import FencedError, PenstockError, TopologyError
 from penstock.extras import extra
 from penstock.records import Delivered

@@ -1,9 +1,12 @@
-"""`Target`: where the records of a topic are delivered."""
+"""`Target`: where the records of a topic are delivered, as rows of columns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from penstock.errors import TopicError
 from penstock.records import Delivered
@@ -53,3 +56,17 @@ def refuse_new_topic(stored_id: str, topic_id: str, cure: str) -> None:
             f"the topic was deleted and created again (its id was {stored_id} and is {topic_id}), so the stored offsets mean "
             f"nothing in it. {cure}"
         )
+
+
+Row = Mapping[str, Any]
+"""A row, by column."""
+
+
+def columns_of(value: Any) -> dict[str, Any]:
+    """Return the columns of a value: its fields, or `value` if it has none."""
+    if isinstance(value, Mapping):
+        return {str(name): field for name, field in value.items()}
+    if isinstance(value, str | bytes | int | float | bool):
+        return {"value": value}
+    built: Any = value.model_dump() if hasattr(value, "model_dump") else msgspec.to_builtins(value, builtin_types=(bytes,))
+    return built if isinstance(built, dict) else {"value": built}

@@ -29,7 +29,7 @@ from penstock.engines.requests import Leave, RestoreLane, RowsRequest, RunStep
 from penstock.engines.slots import Slot
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.hops import INPUT, ROUTED_INPUT
-from penstock.epochs.parts import by_lane, collected
+from penstock.epochs.in_process import by_lane, collected
 from penstock.epochs.program import Epoch, Program, keeps_processors
 from penstock.epochs.restore import Restored
 from penstock.epochs.routes import on_shards

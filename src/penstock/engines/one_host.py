@@ -15,8 +15,8 @@ from penstock.engines.port import Batches, OnProgress, Whereabouts
 from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, Migrate, RestoreLane, RollBack, RunEpoch
 from penstock.engines.slots import Slot, Slots
+from penstock.epochs.in_process import collected
 from penstock.epochs.migration import MigrationStep
-from penstock.epochs.parts import collected
 from penstock.epochs.program import Epoch, Program, keeps_processors
 from penstock.epochs.restore import ReadChangelog, Restored
 from penstock.epochs.standing import Committed

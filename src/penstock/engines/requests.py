@@ -15,11 +15,11 @@ import pyarrow as pa
 from structlog.contextvars import bound_contextvars
 
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.callers import close_callers
 from penstock.epochs.hops import roll_back_lane
 from penstock.epochs.migration import MigrationStep
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.restore import ReadChangelog, restore_lane
+from penstock.epochs.stage_run import close_callers
 from penstock.epochs.standing import Committed
 from penstock.epochs.state_directory import server_of
 from penstock.epochs.stays import end_stays

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.config import Config
 from penstock.engines.exchanging import Sending
 from penstock.engines.requests import Batches, RowsRequest
-from penstock.epochs.parts import divided
+from penstock.epochs.in_process import divided
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, Control, Kind, control_row, decode_control, in_order_of_causes, out
 from penstock.errors import FencedError

@@ -5,17 +5,20 @@ Small epochs run like this, in a single task; tests run epochs of any size like 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import prepare_input
 from penstock.epochs.hops import run_stage_on
 from penstock.epochs.opened import open_stores
-from penstock.epochs.parts import by_lane
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.routes import on_shards
+from penstock.epochs.shards import lane_of
 from penstock.epochs.walk import Act, Step, walk_of
 from penstock.epochs.wire import in_order_of_causes, out
 
@@ -44,3 +47,22 @@ def _runs_a_stage(program: Program, step: Step) -> bool:
 def parts(program: Program, stage: int, table: pa.Table) -> list[tuple[int, pa.Table]]:
     """Return the rows of each lane; a stage without state takes all rows at once."""
     return list(enumerate(by_lane(program, table) if program.needs_lanes(stage) else [table]))
+
+
+def by_lane(program: Program, table: pa.Table) -> list[pa.Table]:
+    """Return the rows of each lane, in their order."""
+    if program.lanes == 1:
+        return [table]
+    return divided(table, lane_of(table.column("shard").to_numpy(), program.shards, program.lanes), program.lanes)
+
+
+def divided(table: pa.Table, parts: Any, count: int) -> list[pa.Table]:
+    """Return the rows of each part, in their order; `parts` are the numbers of the rows' parts."""
+    table = table.take(pa.array(np.argsort(parts, kind="stable")))
+    ends = np.cumsum(np.bincount(parts, minlength=count)).tolist()
+    return [table.slice(begin, end - begin) for begin, end in pairwise([0, *ends])]
+
+
+def collected(found: Iterable[Iterable[pa.RecordBatch]], schema: pa.Schema) -> pa.Table:
+    """Return all rows as one table."""
+    return pa.Table.from_batches([batch for each in found for batch in each], schema)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from penstock.epochs.exchanges import without_unread_values
 from penstock.epochs.shards import shard_of
 from penstock.handlers import ErrorHandlers
 from penstock.lanes.epoch import Catalogue
+from penstock.operators.counts import one_more
 from penstock.operators.table_joins import TableJoinSide
 from penstock.records import NO_TIMESTAMP, Headers, Partition
 from penstock.serdes import Serde, String
+from penstock.serdes.presence import Presence
 from penstock.serdes.registry.registry import Registry
 from penstock.state import EngineKind, Mark, StoreKind, StoreSpec, record_key
 from penstock.state.remote.accepting import ANY_PORT, Ports
@@ -21,6 +22,29 @@ from penstock.timing import Watermark
 from penstock.topology import Node, ProcessorNode, SinkNode, SourceNode, Topology, watermarked_nodes
 from penstock.topology.bindings import bound_nodes, bound_specs, changelog_topic
 from penstock.topology.plan import Plan
+
+
+def without_unread_values(nodes: Mapping[str, Node]) -> dict[str, Node]:
+    """Return the nodes with exchanges that leave out the values of records that are only counted."""
+    sources = [node for node in nodes.values() if isinstance(node, SourceNode) and node.internal]
+    counted = {topic for source in sources if _is_counted(nodes, source) for topic in source.topics}
+    return {name: _lightened(node, counted) for name, node in nodes.items()}
+
+
+def _is_counted(nodes: Mapping[str, Node], source: SourceNode) -> bool:
+    below = [node for node in nodes.values() if source.name in getattr(node, "parents", ())]
+    return bool(below) and all(
+        isinstance(node, ProcessorNode) and getattr(node.operator, "aggregator", None) is one_more for node in below
+    )
+
+
+def _lightened(node: Node, counted: set[str]) -> Node:
+    if isinstance(node, SourceNode) and node.internal and counted.issuperset(node.topics):
+        return replace(node, value=Presence())
+    if isinstance(node, SinkNode) and node.internal and node.topic in counted:
+        return replace(node, value=Presence())
+    return node
+
 
 _TIMES_BEHIND_KEY = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}
 """How many bytes of a changelog row follow the key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -11,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import faults
+from penstock.calls import Callers
 from penstock.epochs.assignment import Assignment
-from penstock.epochs.callers import callers_of
 from penstock.epochs.lane_reports import Watch
 from penstock.epochs.output import ANY_SHARD, NO_RECORDS, RECORDS_BY_SHARD, Output
+from penstock.epochs.program import Program
 from penstock.epochs.shards import shard_of
 from penstock.epochs.stays import Stay
 from penstock.epochs.wire import Control, LaneReport, rows_about
@@ -245,3 +247,25 @@ def _blueprint(assigned: Assignment) -> Blueprint:
         sub_topologies=program.sub_topologies,
         columns=program.columns,
     )
+
+
+_callers: dict[int, Callers] = {}
+
+
+def callers_of(program: Program) -> Callers:
+    """Return the callers of a program; a worker unpickles it only once, so that every epoch has the same object."""
+    found = _callers.get(id(program))
+    if found is None:
+        found = _callers[id(program)] = Callers()
+        weakref.finalize(program, _close, id(program))
+    return found
+
+
+def close_callers(program: Program) -> None:
+    """Close the callers of a program in this process; the next epoch opens them again."""
+    if id(program) in _callers:
+        _callers[id(program)].close()
+
+
+def _close(number: int) -> None:
+    _callers.pop(number).close()

@@ -29,8 +29,7 @@ from penstock.observation.reports import (
     Trouble,
     Worker,
 )
-from penstock.observation.restores import Restores
-from penstock.observation.tables import RefreshedTables
+from penstock.observation.restores import RefreshedTables, Restores
 from penstock.observation.user_metrics import UserTotals
 from penstock.records import Partition
 

@@ -1,10 +1,12 @@
-"""`Restores`: whether lanes are being restored, where each of them is, and how long none has advanced."""
+"""Restores of lanes and refreshes of global tables: what is under way, and what the last ones came to."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from math import inf
 
 
@@ -42,3 +44,31 @@ class Restores:
     def still_for(self) -> float:
         """Return the seconds since a lane has advanced, in this restore or the last one; infinite if there was none."""
         return self._clock() - self._advanced_at
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """The refreshes of a global table: when the last one succeeded (0: none has), how many have failed, and why the last one did.
+
+    After one that succeeded, `failure` is None.
+    """
+
+    refreshed_ms: int = 0
+    failures: int = 0
+    failure: BaseException | None = None
+
+
+class RefreshedTables:
+    """The reports of an application's tables, by their stores. Each change replaces `reports`, so that others can iterate."""
+
+    def __init__(self) -> None:
+        self.reports: Mapping[str, TableReport] = {}
+
+    def refreshed(self, store: str, failure: BaseException | None = None) -> None:
+        """Record that a table was refreshed, or why it was not."""
+        known = self.reports.get(store, TableReport())
+        if failure is None:
+            report = replace(known, refreshed_ms=int(time.time() * 1000), failure=None)
+        else:
+            report = replace(known, failures=known.failures + 1, failure=failure)
+        self.reports = {**self.reports, store: report}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from structlog.contextvars import bind_contextvars
 
@@ -12,14 +13,14 @@ from penstock import machine
 from penstock.config import Config
 from penstock.engines.port import STUCK
 from penstock.epochs.program import Program
-from penstock.errors import ConfigError, PenstockError, StalledError
+from penstock.errors import ConfigError, PenstockError, StalledError, text_of
 from penstock.observation import Health, Recorder
-from penstock.runtime.failures import explained
 from penstock.runtime.input.opening import Until
 from penstock.runtime.loop.epochs import Epochs
 from penstock.runtime.standby.standing_by import has_lost
 from penstock.runtime.start import Start, Started
 from penstock.runtime.states import State, StateMachine
+from penstock.state.disks import disk_error
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.05
@@ -309,3 +310,16 @@ def _stalled(recorder: Recorder, limit_s: float) -> str:
         f"Epoch {epoch.number} has been in phase {epoch.phase!r} for more than {limit_s:g} s (epoch_timeout); none of it is "
         f"committed. Start again. If epochs need that long, increase epoch_timeout or decrease max_epoch_records."
     )
+
+
+_LONGEST = 4_000
+
+
+def explained(error: BaseException, state_dir: Path) -> PenstockError:
+    """Return an error of ours as it is, one of a disk with its cure, and any other with its text, which may be Spark's report."""
+    if isinstance(error, PenstockError):
+        return error
+    of_disk = disk_error(error, state_dir)
+    if of_disk is not None:
+        return of_disk
+    return PenstockError(f"Unexpected failure: {type(error).__name__}: {text_of(error)[:_LONGEST]}")

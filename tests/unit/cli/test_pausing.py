@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import pausing
+from penstock.cli import lanes as pausing
 from tests.unit.cli.calling import FakeAdmin, call, serving
 
 PAUSED = {"application_id": "word-count", "state": "running", "paused": True, "at_rest": True}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from penstock.delivery.rows import columns_of
+from penstock.delivery.target import columns_of
 
 
 @dataclass

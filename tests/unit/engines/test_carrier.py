@@ -16,7 +16,7 @@ from penstock.engines.exchanging import Listen, Sending
 from penstock.engines.port import LateError, SlotLostError, TaskFailedError
 from penstock.engines.reading import Reading
 from penstock.engines.requests import Load, RestoreLane, RowsRequest, RunStep
-from penstock.epochs.parts import by_lane, collected, divided
+from penstock.epochs.in_process import by_lane, collected, divided
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.walk import Act, walk_of
 from penstock.epochs.wire import OUT

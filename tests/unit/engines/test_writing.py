@@ -16,7 +16,7 @@ from penstock.engines import writing
 from penstock.engines.carrier import Carrier, Errand
 from penstock.engines.requests import RowsRequest
 from penstock.engines.writing import WriteRows, WriteStage, shared_publisher, write, written_in
-from penstock.epochs.parts import collected
+from penstock.epochs.in_process import collected
 from penstock.epochs.program import Epoch, Program
 from penstock.epochs.wire import OUT, Kind, decode_control
 from penstock.errors import CommitError, FencedError, PenstockError, ProductionError

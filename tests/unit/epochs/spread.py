@@ -11,11 +11,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from penstock import Topology
+from penstock.engines.many_hosts import placed
 from penstock.epochs.assignment import Assignment
 from penstock.epochs.entry import prepare_input
 from penstock.epochs.hops import roll_back_lane, run_stage
 from penstock.epochs.in_process import parts
-from penstock.epochs.placement import placed
 from penstock.epochs.program import Attempt, Epoch, Placement, Program
 from penstock.epochs.restore import Restored, restore_lane
 from penstock.epochs.routes import on_shards

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import StreamsBuilder, tumbling
-from penstock.epochs.exchanges import without_unread_values
+from penstock.epochs.program import without_unread_values
 from penstock.serdes import Serde, String
 from penstock.serdes.presence import Presence
 from penstock.topology import Node, SinkNode, SourceNode, Topology

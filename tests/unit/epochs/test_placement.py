@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.epochs.placement import placed
+from penstock.engines.many_hosts import placed
 
 HOSTS = st.dictionaries(st.sampled_from("abcdefg"), st.integers(1, 4), min_size=1)
 

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 from penstock.errors import FencedError, PenstockError, StateError
-from penstock.runtime.failures import explained
+from penstock.runtime.life import explained
 
 STATE = Path("state")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.memory import LEAST, MOST, default_epoch_bytes, machine_memory
+from penstock.runtime.instance import LEAST, MOST, default_epoch_bytes, machine_memory
 
 GB = 1 << 30
 

@@ -1,6 +1,6 @@
 """`Feed`: the records of epochs, and the jobs of epochs that get them.
 
-The driver's consumer reads ahead, and hands records to the engine. If many wait, slots read them for themselves.
+The driver's consumer reads ahead, and hands records to the engine. If many wait, slots read them for themselves (`CatchingUp`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,39 @@ from penstock.kafka.input_reader import InputReader
 from penstock.kafka.range_reader import RangeReader
 from penstock.kafka.statistics import OnStatistics
 from penstock.records import Partition, Ranges
-from penstock.runtime.input.catching_up import CatchingUp
-from penstock.runtime.input.inputs import Input
+from penstock.runtime.input.inputs import Input, InputBehind, Offsets, count
 from penstock.runtime.input.time_order import OrderedInput, is_needed, is_timed
 from penstock.settings import revealed
+
+
+class CatchingUp(InputBehind):
+    """Reads by `reader`, unless more than `most` records wait: then it returns the `ends` of the topics, and reads nothing."""
+
+    def __init__(self, reader: Input, ends: Callable[[], Offsets], most: int) -> None:
+        self._reader = reader
+        self._ends = ends
+        self._most = most
+        self._is_far_behind = True
+
+    def wait(self, offsets: Offsets, timeout_s: float) -> Offsets:
+        """Wait until there are records after `offsets`; return the offsets up to which there are."""
+        if not self._is_far_behind:
+            found = self._reader.wait(offsets, timeout_s)
+            if count(offsets, found) <= self._most:
+                return found
+        ends = self._ends()
+        reached = {place: max(offset, ends.get(place, offset)) for place, offset in offsets.items()}
+        self._is_far_behind = count(offsets, reached) > self._most
+        if not self._is_far_behind:
+            return self._reader.wait(offsets, timeout_s)
+        self._reader.idle(0.0)
+        return reached
+
+    def fill(self) -> None:
+        """Prepare what was received in the meantime."""
+        if not self._is_far_behind:
+            self._reader.fill()
+
 
 _EPOCHS_KEPT = 2
 """How many epochs of records are kept: those of the current epoch, and those of the next, which are read meanwhile."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from structlog.contextvars import bound_contextvars
 
+from penstock import machine
 from penstock.engines.port import Engine
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 from penstock.history.past import Lost, lost_input
 from penstock.history.truth import Truth
 from penstock.kafka.topics import Topic, Topics
+from penstock.observation import Recorder
 from penstock.records import Partition
 from penstock.runtime.input.feed import FedJobs, Feed
 from penstock.runtime.input.input_stream import InputStream
 from penstock.runtime.input.inputs import InputLoop
-from penstock.runtime.input.lag import follow_ends
 from penstock.runtime.input.time_order import TimeOrder, is_timed
 from penstock.runtime.input.topic_watch import Growth, TopicWatch
 from penstock.runtime.instance import Instance
@@ -95,3 +97,23 @@ class Inputs:
         """Run epochs with the labels of this start in the log: the stream has a thread of its own."""
         with bound_contextvars(**self._instance.labels):
             self._epochs.on_input(ends)
+
+
+_log = logging.getLogger(__name__)
+
+_EVERY_S = 2.0
+
+
+def follow_ends(application_id: str, ends: Callable[[], Mapping[Partition, int]], recorder: Recorder) -> Callable[[], None]:
+    """Request the ends periodically, in a thread of its own, because brokers may be slow; return what ends that."""
+    ended = machine.event()
+
+    def follow() -> None:
+        while not ended.wait(_EVERY_S):
+            try:
+                recorder.saw_ends(ends())
+            except PenstockError as error:  # `TopicWatch` reports a topic that is gone
+                _log.debug("cannot determine the lag: %s", error)
+
+    machine.thread(follow, f"penstock-{application_id}-ends").start()
+    return ended.set

@@ -1,13 +1,16 @@
-"""The next epoch: when one without records is due, and what its tasks receive."""
+"""The next epoch: which records it may take, when one without records is due, what its tasks receive, and the marks they save."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 
 from penstock import machine
 from penstock.epochs.program import Epoch, Placement, Program
+from penstock.errors import BrokerError, CommitError, StateError
 from penstock.history.progress import Progress
-from penstock.records import NO_TIMESTAMP
+from penstock.records import NO_TIMESTAMP, Partition
+from penstock.runtime.loop.dispatcher import Offer
 from penstock.runtime.loop.event_time import EventTime
 from penstock.runtime.loop.feedback import Feedback
 from penstock.state import Mark
@@ -100,3 +103,56 @@ class Agenda:
             return False
         self._marked_at = at
         return True
+
+
+_log = logging.getLogger(__name__)
+
+
+class Marks:
+    """Makes marks; `ends` returns where the changelogs end now, by `topic/partition`, and `topic_ids` are their ids."""
+
+    def __init__(self, ends: Callable[[], Mapping[str, int]], topic_ids: Mapping[str, str]) -> None:
+        self._ends = ends
+        self._topic_ids = dict(topic_ids)
+
+    def new(self, epoch: int) -> Mark | None:
+        """Return a mark of a committed epoch, or None if that fails: then a restart only reads more."""
+        try:
+            return Mark(epoch, machine.now_ms(), dict(self._ends()), self._topic_ids)
+        except (BrokerError, CommitError) as error:
+            _log.warning("no mark was written, so that a restart would read more of the changelogs: %s", error)
+            return None
+
+
+class Backlog:
+    """Tracks the records that epochs can take. `limits` are the offsets at which a bounded run ends."""
+
+    def __init__(self, offsets: Mapping[Partition, int], limits: Mapping[Partition, int]) -> None:
+        self._limits = limits
+        self._read_to = dict(offsets)
+        self.left: frozenset[Partition] = frozenset()
+        """The partitions that have been read further than epochs have taken."""
+
+    def is_at_its_end(self, offsets: Mapping[Partition, int]) -> bool:
+        """Whether a bounded run has reached all of its limits."""
+        return bool(self._limits) and all(offsets[partition] >= limit for partition, limit in self._limits.items())
+
+    def begin_anew(self, offsets: Mapping[Partition, int]) -> None:
+        """Start over with another input, which begins at these offsets."""
+        self._read_to, self.left = dict(offsets), frozenset()
+
+    def add(self, offsets: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+        """Add what was read, up to `ends`."""
+        begins = self._read_to
+        if any(begins[place] != offset and place not in self.left for place, offset in offsets.items()):
+            raise StateError("The input does not continue from the committed offsets. Start again.")
+        self._read_to = {place: max(offsets[place], min(end, self._limits.get(place, end))) for place, end in ends.items()}
+        self.left = frozenset(place for place, end in self._read_to.items() if end > offsets[place])
+
+    def offer(self, offsets: Mapping[Partition, int], waiting: frozenset[Partition], most: int | None) -> Offer:
+        """Return what an epoch may take."""
+        return Offer(offsets, self._read_to, waiting, most)
+
+    def taken_to(self, offsets: Mapping[Partition, int]) -> None:
+        """Remove what a committed epoch has taken, up to these offsets."""
+        self.left = frozenset(place for place in self.left if self._read_to[place] > offsets[place])

@@ -20,8 +20,7 @@ from penstock.history.progress import Progress
 from penstock.observation import Recorder
 from penstock.records import Partition
 from penstock.runtime.instance import Instance
-from penstock.runtime.loop.agenda import Agenda
-from penstock.runtime.loop.backlog import Backlog
+from penstock.runtime.loop.agenda import Agenda, Backlog, Marks
 from penstock.runtime.loop.commits import Commits
 from penstock.runtime.loop.dispatcher import Dispatcher, Jobs, Take, nothing
 from penstock.runtime.loop.epoch_size import TARGET_S, EpochSize
@@ -29,7 +28,6 @@ from penstock.runtime.loop.event_time import EventTime
 from penstock.runtime.loop.feedback import Feedback
 from penstock.runtime.loop.giving_up import GivingUp
 from penstock.runtime.loop.journal import Journal
-from penstock.runtime.loop.marks import Marks
 from penstock.runtime.loop.publication import Publication
 from penstock.runtime.loop.share import take
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import json
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import msgspec
+
 from penstock.errors import SerializationError, TopologyError
 from penstock.extras import extra
-from penstock.serdes.documents import is_pydantic, shape_of
+from penstock.serdes.documents import instances_only, is_pydantic, shape_of
 from penstock.serdes.registry.avro_bounds import UnboundedError, check_bounded
 from penstock.serdes.registry.avro_types import avro_schema
-from penstock.serdes.registry.conversion import converters
 from penstock.serdes.registry.registry import Registry
 from penstock.serdes.registry.schemas import Reference, Schema, SchemaKind
 from penstock.serdes.registry.serde import HEADER, Read, Usage, UsageKeywords, Write
@@ -211,3 +215,29 @@ def _reader(parsed: Any, wanted: Any, from_plain: Callable[[Any], Any], begin: i
         return from_plain(value)
 
     return read
+
+
+_PLAIN = (bytes, bytearray, dt.datetime, dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
+
+
+def converters(of: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the conversions of a type's values to plain ones and back; plain types need none."""
+    if of in (Any, dict):
+        return _same, _same
+    if is_pydantic(of):
+        return _of_model(of)
+    to_plain = instances_only(shape_of(of), lambda value: msgspec.to_builtins(value, builtin_types=_PLAIN))
+    return to_plain, lambda plain: msgspec.convert(plain, of, builtin_types=_PLAIN)
+
+
+def _of_model(model: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    def to_plain(value: Any) -> Any:
+        if not isinstance(value, model):
+            raise TypeError(f"expected {model.__name__}")
+        return value.model_dump(by_alias=True, warnings="error")
+
+    return to_plain, model.model_validate
+
+
+def _same(value: Any) -> Any:
+    return value

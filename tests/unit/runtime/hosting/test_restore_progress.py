@@ -9,7 +9,7 @@ import pytest
 
 from penstock import machine
 from penstock.observation import RestoreReport
-from penstock.runtime.hosting.restore_progress import RestoreProgress
+from penstock.runtime.hosting.lane_restore import RestoreProgress
 
 
 class Terminal(io.StringIO):

@@ -13,7 +13,7 @@ import pytest
 from penstock import StreamsBuilder
 from penstock.errors import LaneMovedError
 from penstock.queries import CommittedState
-from penstock.runtime.hosting.state_copies import StateCopies, state_copies
+from penstock.runtime.hosting.followers import StateCopies, state_copies
 from penstock.state.copies import CopyDirectory, Layout
 from tests.unit.epochs.application import ID, SHARDS, Application, program_of, some_records
 from tests.unit.epochs.spread import SpreadApplication

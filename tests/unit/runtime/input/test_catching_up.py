@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.runtime.input.catching_up import CatchingUp
+from penstock.runtime.input.feed import CatchingUp
 from penstock.runtime.input.inputs import Offsets
 
 A, B = ("a", 0), ("a", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import StateError
-from penstock.runtime.loop.backlog import Backlog
+from penstock.runtime.loop.agenda import Backlog
 from penstock.runtime.loop.dispatcher import Offer
 
 A, B = ("a", 0), ("b", 0)

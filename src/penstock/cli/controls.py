@@ -1,4 +1,4 @@
-"""`penstock lanes`: how many lanes a running application has, and another number of them."""
+"""`penstock lanes`, `pause` and `resume`: how many lanes a running application has, and whether it begins epochs."""
 
 from __future__ import annotations
 
@@ -31,3 +31,20 @@ def change_lanes(server: AdminConnection, lanes: int) -> None:
 def _print(report: dict[str, Any]) -> None:
     count = f"{report['lanes']} of at most {report['shards']} lanes"
     output_console().print(shown(f"{report['application_id']} is {report['state']} with {count}"))
+
+
+def pause_application(server: AdminConnection) -> None:
+    """Pause the application, and wait until the epochs that have begun are committed."""
+    report = server.post("/pause", {})
+    while not report["at_rest"]:
+        time.sleep(_LOOK_EVERY_S)
+        report = server.get("/pause")
+        if not report["paused"]:
+            raise RefusedRequestError("/pause: the application was resumed before the epochs that had begun were committed.")
+    output_console().print(shown(f"{report['application_id']} is paused, and everything that it has read is committed"))
+
+
+def resume_application(server: AdminConnection) -> None:
+    """Resume the application."""
+    report = server.post("/resume", {})
+    output_console().print(shown(f"{report['application_id']} is {report['state']}, and not paused"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 LINES_GOAL = 400
 LINES: dict[str, int] = {
-    "penstock.dsl.handles": 1393,  # the handles name each other in their types, so they share a module
+    "penstock.dsl.handles": 1419,  # the handles name each other in their types, so they share a module: a new verb may raise this
 }
 
 ROOMS_GOAL = 20
@@ -27,7 +27,6 @@ ATTRIBUTES: dict[str, int] = {
     "penstock.epochs.stage_run.StageRun": 19,
     "penstock.observation.recorder.Recorder": 35,
     "penstock.runtime.beyond.deliveries._Delivery": 20,
-    "penstock.runtime.loop.epochs.Epochs": 20,
     "penstock.testing.driver.TopologyTestDriver": 26,
     "penstock.testing.shards._Queried": 16,
 }

@@ -25,7 +25,7 @@ from penstock.dsl import (
 from penstock.dsl.aggregations import Group
 from penstock.dsl.calls import DEFAULT_TIMEOUT, CallKeywords, CallOptions, OfOne, OfTwo
 from penstock.dsl.cogroups import Cogroup
-from penstock.dsl.deduplication import Deduplicating
+from penstock.dsl.deduplication import deduplicated
 from penstock.dsl.place import Place
 from penstock.dsl.repartitions import repartition_stream
 from penstock.dsl.side_outputs import Sender, side_output
@@ -62,236 +62,7 @@ V3 = TypeVar("V3")
 A = TypeVar("A")
 
 
-class AsyncVerbs(Generic[K_co, V_co]):
-    """The verbs of a stream that call other systems."""
-
-    __slots__ = ()
-
-    _place: Place
-
-    @overload
-    def map_values_async(
-        self,
-        function: OfOne[V_co, Awaitable[V2 | SideOutput]],
-        *,
-        with_key: Literal[False] = ...,
-        batch: None = ...,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K_co, V2]: ...
-
-    @overload
-    def map_values_async(
-        self,
-        function: OfTwo[K_co, V_co, Awaitable[V2 | SideOutput]],
-        *,
-        with_key: Literal[True],
-        batch: None = ...,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K_co, V2]: ...
-
-    @overload
-    def map_values_async(
-        self,
-        function: OfOne[list[tuple[K_co, V_co]], Awaitable[Sequence[V2 | SideOutput]]],
-        *,
-        batch: int,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K_co, V2]: ...
-
-    @overload
-    def map_values_async(
-        self,
-        function: OfOne[V_co, V2 | SideOutput],
-        *,
-        with_key: Literal[False] = ...,
-        batch: None = ...,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K_co, V2]: ...
-
-    @overload
-    def map_values_async(
-        self,
-        function: OfTwo[K_co, V_co, V2 | SideOutput],
-        *,
-        with_key: Literal[True],
-        batch: None = ...,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K_co, V2]: ...
-
-    @overload
-    def map_values_async(
-        self, function: OfOne[list[tuple[K_co, V_co]], Sequence[V2 | SideOutput]], *, batch: int, **more: Unpack[CallKeywords]
-    ) -> KStream[K_co, V2]: ...
-
-    def map_values_async(
-        self,
-        function: Callable[..., Any],
-        *,
-        with_key: bool = False,
-        concurrency: int = 64,
-        timeout: Duration | None = DEFAULT_TIMEOUT,
-        retries: int = 0,
-        backoff: Duration = "100ms",
-        setup: Callable[[], Any] | None = None,
-        ordered: bool = True,
-        breaker: CircuitBreaker | None = None,
-        cache: ResultCache | None = None,
-        batch: int | None = None,
-        value: Any = None,
-        name: str | None = None,
-    ) -> KStream[K_co, Any]:
-        """Replace the value with the result of `await function(value)`, with many calls running at once.
-
-        A function that is not `async def` runs in threads. `with_key=True` calls `function(key, value)`; `batch=100` calls
-        `function([(key, value), ...])` with at most 100 pairs, and expects a list of results. With `setup`, the last argument is
-        the result of `setup()`, which is called once per process. A result of `SideOutput(name, value)` goes to that side output.
-
-        At most `concurrency` calls run at once in a process, each for at most `timeout`. A failed call is retried up to `retries`
-        times, after waits that start at `backoff` and double; then the record goes to the handler of processing errors. Results
-        keep the order of the records; `ordered=True` also makes the calls of the same key one after another. No call is pending
-        when an epoch is committed, but an epoch that runs again calls again (`docs/async.md`). `value=` is the result's type.
-
-        Example:
-            >>> import asyncio
-            >>> from penstock import StreamsBuilder
-            >>> from penstock.testing import TopologyTestDriver
-            >>> async def greet(name):
-            ...     await asyncio.sleep(0.01)
-            ...     return f"hello {name}"
-            >>> builder = StreamsBuilder()
-            >>> builder.stream("names", value=str).map_values_async(greet, timeout="2s", retries=3, value=str).to("greetings")
-            >>> with TopologyTestDriver(builder.build()) as driver:
-            ...     driver.input("names").pipe("ann")
-            ...     driver.output("greetings").values()
-            ['hello ann']
-        """
-        options = CallOptions(
-            concurrency=concurrency,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
-            setup=setup,
-            ordered=ordered,
-            breaker=breaker,
-            cache=cache,
-            batch=batch,
-        )
-        return KStream(*calls.map_values(self._place, function, options, with_key, value, name, user_line()))
-
-    @overload
-    def map_async(
-        self,
-        function: OfTwo[K_co, V_co, Awaitable[tuple[K2, V2] | SideOutput]],
-        *,
-        batch: None = ...,
-        key: Any = ...,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K2, V2]: ...
-
-    @overload
-    def map_async(
-        self,
-        function: OfOne[list[tuple[K_co, V_co]], Awaitable[Sequence[tuple[K2, V2] | SideOutput]]],
-        *,
-        batch: int,
-        key: Any = ...,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K2, V2]: ...
-
-    @overload
-    def map_async(
-        self,
-        function: OfTwo[K_co, V_co, tuple[K2, V2] | SideOutput],
-        *,
-        batch: None = ...,
-        key: Any = ...,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K2, V2]: ...
-
-    @overload
-    def map_async(
-        self,
-        function: OfOne[list[tuple[K_co, V_co]], Sequence[tuple[K2, V2] | SideOutput]],
-        *,
-        batch: int,
-        key: Any = ...,
-        **more: Unpack[CallKeywords],
-    ) -> KStream[K2, V2]: ...
-
-    def map_async(
-        self,
-        function: Callable[..., Any],
-        *,
-        concurrency: int = 64,
-        timeout: Duration | None = DEFAULT_TIMEOUT,
-        retries: int = 0,
-        backoff: Duration = "100ms",
-        setup: Callable[[], Any] | None = None,
-        ordered: bool = True,
-        breaker: CircuitBreaker | None = None,
-        cache: ResultCache | None = None,
-        batch: int | None = None,
-        key: Any = None,
-        value: Any = None,
-        name: str | None = None,
-    ) -> KStream[Any, Any]:
-        """Like `map_values_async`, but `await function(key, value)` returns a pair: the new key and the new value."""
-        options = CallOptions(
-            concurrency=concurrency,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
-            setup=setup,
-            ordered=ordered,
-            breaker=breaker,
-            cache=cache,
-            batch=batch,
-        )
-        return KStream(*calls.map_records(self._place, function, options, key, value, name, user_line()))
-
-    def process_async(
-        self,
-        function: OfTwo[Record[K_co, V_co], CallContext[K2, V2], object],
-        *,
-        concurrency: int = 64,
-        timeout: Duration | None = DEFAULT_TIMEOUT,
-        retries: int = 0,
-        backoff: Duration = "100ms",
-        setup: Callable[[], Any] | None = None,
-        ordered: bool = True,
-        breaker: CircuitBreaker | None = None,
-        key: Any = None,
-        value: Any = None,
-        name: str | None = None,
-    ) -> KStream[K2, V2]:
-        """Like `map_async`, for any number of results: `await function(record, context)` calls `context.forward(record)`.
-
-        `context.side_output(name, record)` sends a record to a side output, and `context.record_metadata` says where the record
-        came from. What a failed attempt has sent is discarded. There are no stores: use a `process` before or after.
-
-        Example:
-            >>> from penstock import StreamsBuilder
-            >>> async def look_up(record, context):
-            ...     if record.value:
-            ...         context.forward(record.with_value(record.value.upper()))
-            ...     else:
-            ...         context.side_output("empty", record)
-            >>> found = StreamsBuilder().stream("names", value=str).process_async(look_up, value=str)
-            >>> found.side_output("empty", value=str).to("empty")
-        """
-        options = CallOptions(
-            concurrency=concurrency,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
-            setup=setup,
-            ordered=ordered,
-            breaker=breaker,
-        )
-        return KStream(*calls.process(self._place, function, options, key, value, name, user_line()))
-
-
-class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
+class KStream(Generic[K_co, V_co]):
     """A stream of records with keys of type `K` and values of type `V`; see `on_record` for functions of whole records."""
 
     __slots__ = ("_place", "_sender", "_side", "_source")
@@ -890,6 +661,261 @@ class KStream(AsyncVerbs[K_co, V_co], Deduplicating[K_co, V_co]):
             >>> checked.side_output("rejected", value=str).to("rejected", value=str)
         """
         return KStream(side_output(self._place, self._sender, name, key, value, user_line()))
+
+    # ---- duplicates ---------------------------------------------------------------------------------------------
+
+    def deduplicate(
+        self,
+        *,
+        within: Duration,
+        by: Callable[[K_co, V_co], object] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KStream[K_co, V_co]:
+        """Drop records whose key was seen before, at most `within` earlier or later by event time.
+
+        With `by`, a record is a duplicate if it has the same key and `by(key, value)` returns the same: text, a number, or what
+        JSON can express. The time counts from the record that was let through. To compare across keys, select a key first.
+
+        Records without a key are compared with each other by what `by` returns, within their partition; without `by` there is
+        nothing to compare, and all of them are let through.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> from penstock.testing import TopologyTestDriver
+            >>> builder = StreamsBuilder()
+            >>> payments = builder.stream("payments", value=dict)
+            >>> payments.deduplicate(by=lambda _, payment: payment["id"], within="1h").to("unique")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     for number in (1, 2, 1):
+            ...         driver.input("payments").pipe({"id": number}, key="ann")
+            ...     [record.value["id"] for record in driver.output("unique").records()]
+            [1, 2]
+        """
+        return KStream(deduplicated(self._place, within, by, store, name, user_line()))
+
+    # ---- calls to other systems ---------------------------------------------------------------------------------
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfOne[V_co, Awaitable[V2 | SideOutput]],
+        *,
+        with_key: Literal[False] = ...,
+        batch: None = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfTwo[K_co, V_co, Awaitable[V2 | SideOutput]],
+        *,
+        with_key: Literal[True],
+        batch: None = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfOne[list[tuple[K_co, V_co]], Awaitable[Sequence[V2 | SideOutput]]],
+        *,
+        batch: int,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfOne[V_co, V2 | SideOutput],
+        *,
+        with_key: Literal[False] = ...,
+        batch: None = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: OfTwo[K_co, V_co, V2 | SideOutput],
+        *,
+        with_key: Literal[True],
+        batch: None = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K_co, V2]: ...
+
+    @overload
+    def map_values_async(
+        self, function: OfOne[list[tuple[K_co, V_co]], Sequence[V2 | SideOutput]], *, batch: int, **more: Unpack[CallKeywords]
+    ) -> KStream[K_co, V2]: ...
+
+    def map_values_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        cache: ResultCache | None = None,
+        batch: int | None = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K_co, Any]:
+        """Replace the value with the result of `await function(value)`, with many calls running at once.
+
+        A function that is not `async def` runs in threads. `with_key=True` calls `function(key, value)`; `batch=100` calls
+        `function([(key, value), ...])` with at most 100 pairs, and expects a list of results. With `setup`, the last argument is
+        the result of `setup()`, which is called once per process. A result of `SideOutput(name, value)` goes to that side output.
+
+        At most `concurrency` calls run at once in a process, each for at most `timeout`. A failed call is retried up to `retries`
+        times, after waits that start at `backoff` and double; then the record goes to the handler of processing errors. Results
+        keep the order of the records; `ordered=True` also makes the calls of the same key one after another. No call is pending
+        when an epoch is committed, but an epoch that runs again calls again (`docs/async.md`). `value=` is the result's type.
+
+        Example:
+            >>> import asyncio
+            >>> from penstock import StreamsBuilder
+            >>> from penstock.testing import TopologyTestDriver
+            >>> async def greet(name):
+            ...     await asyncio.sleep(0.01)
+            ...     return f"hello {name}"
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("names", value=str).map_values_async(greet, timeout="2s", retries=3, value=str).to("greetings")
+            >>> with TopologyTestDriver(builder.build()) as driver:
+            ...     driver.input("names").pipe("ann")
+            ...     driver.output("greetings").values()
+            ['hello ann']
+        """
+        options = CallOptions(
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+            cache=cache,
+            batch=batch,
+        )
+        return KStream(*calls.map_values(self._place, function, options, with_key, value, name, user_line()))
+
+    @overload
+    def map_async(
+        self,
+        function: OfTwo[K_co, V_co, Awaitable[tuple[K2, V2] | SideOutput]],
+        *,
+        batch: None = ...,
+        key: Any = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K2, V2]: ...
+
+    @overload
+    def map_async(
+        self,
+        function: OfOne[list[tuple[K_co, V_co]], Awaitable[Sequence[tuple[K2, V2] | SideOutput]]],
+        *,
+        batch: int,
+        key: Any = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K2, V2]: ...
+
+    @overload
+    def map_async(
+        self,
+        function: OfTwo[K_co, V_co, tuple[K2, V2] | SideOutput],
+        *,
+        batch: None = ...,
+        key: Any = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K2, V2]: ...
+
+    @overload
+    def map_async(
+        self,
+        function: OfOne[list[tuple[K_co, V_co]], Sequence[tuple[K2, V2] | SideOutput]],
+        *,
+        batch: int,
+        key: Any = ...,
+        **more: Unpack[CallKeywords],
+    ) -> KStream[K2, V2]: ...
+
+    def map_async(
+        self,
+        function: Callable[..., Any],
+        *,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        cache: ResultCache | None = None,
+        batch: int | None = None,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """Like `map_values_async`, but `await function(key, value)` returns a pair: the new key and the new value."""
+        options = CallOptions(
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+            cache=cache,
+            batch=batch,
+        )
+        return KStream(*calls.map_records(self._place, function, options, key, value, name, user_line()))
+
+    def process_async(
+        self,
+        function: OfTwo[Record[K_co, V_co], CallContext[K2, V2], object],
+        *,
+        concurrency: int = 64,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
+        retries: int = 0,
+        backoff: Duration = "100ms",
+        setup: Callable[[], Any] | None = None,
+        ordered: bool = True,
+        breaker: CircuitBreaker | None = None,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """Like `map_async`, for any number of results: `await function(record, context)` calls `context.forward(record)`.
+
+        `context.side_output(name, record)` sends a record to a side output, and `context.record_metadata` says where the record
+        came from. What a failed attempt has sent is discarded. There are no stores: use a `process` before or after.
+
+        Example:
+            >>> from penstock import StreamsBuilder
+            >>> async def look_up(record, context):
+            ...     if record.value:
+            ...         context.forward(record.with_value(record.value.upper()))
+            ...     else:
+            ...         context.side_output("empty", record)
+            >>> found = StreamsBuilder().stream("names", value=str).process_async(look_up, value=str)
+            >>> found.side_output("empty", value=str).to("empty")
+        """
+        options = CallOptions(
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            setup=setup,
+            ordered=ordered,
+            breaker=breaker,
+        )
+        return KStream(*calls.process(self._place, function, options, key, value, name, user_line()))
 
 
 class KTable(Generic[K, V_co]):

@@ -25,13 +25,30 @@ KEEP_ALIVE_S = 3600.0
 """An application without input commits at least this often: offsets of a group without members expire one by one."""
 
 
+class Marks:
+    """Makes marks; `ends` returns where the changelogs end now, by `topic/partition`, and `topic_ids` are their ids."""
+
+    def __init__(self, ends: Callable[[], Mapping[str, int]], topic_ids: Mapping[str, str]) -> None:
+        self._ends = ends
+        self._topic_ids = dict(topic_ids)
+
+    def new(self, epoch: int) -> Mark | None:
+        """Return a mark of a committed epoch, or None if that fails: then a restart only reads more."""
+        try:
+            return Mark(epoch, machine.now_ms(), dict(self._ends()), self._topic_ids)
+        except (BrokerError, CommitError) as error:
+            _log.warning("no mark was written, so that a restart would read more of the changelogs: %s", error)
+            return None
+
+
 class Agenda:
     """Decides what the next epoch is. `partitions` are counts by topic; an epoch of up to `small` records runs in one task."""
 
-    def __init__(self, program: Program, event_time: EventTime, partitions: Mapping[str, int], small: int) -> None:
+    def __init__(self, program: Program, event_time: EventTime, partitions: Mapping[str, int], small: int, marks: Marks) -> None:
         self._event_time = event_time
         self._partitions = partitions
         self._small = small
+        self._marks = marks
         # When something is due by the wall clock, and by the watermark, as the lanes of the last epoch reported. Before the
         # first epoch of a start nothing is known, so that an epoch has to ask the lanes.
         self._due: int | None = 0 if program.waits_for_the_clock or program.has_watermarks else None
@@ -96,32 +113,15 @@ class Agenda:
         self._due, self._event_due = feedback.due, feedback.event_due
         self._is_hurried = feedback.wants_commit
 
-    def committed(self, at: float) -> bool:
-        """Note that an epoch was committed at `at`; return whether lanes need a new mark."""
+    def committed(self, at: float, epoch: int) -> None:
+        """Note that an epoch was committed at `at`; now and then, lanes save a new mark with the next one."""
         self._committed_at = at
-        if at - self._marked_at <= MARK_EVERY_S:
-            return False
-        self._marked_at = at
-        return True
+        if at - self._marked_at > MARK_EVERY_S:
+            self._marked_at = at
+            self.mark = self._marks.new(epoch)
 
 
 _log = logging.getLogger(__name__)
-
-
-class Marks:
-    """Makes marks; `ends` returns where the changelogs end now, by `topic/partition`, and `topic_ids` are their ids."""
-
-    def __init__(self, ends: Callable[[], Mapping[str, int]], topic_ids: Mapping[str, str]) -> None:
-        self._ends = ends
-        self._topic_ids = dict(topic_ids)
-
-    def new(self, epoch: int) -> Mark | None:
-        """Return a mark of a committed epoch, or None if that fails: then a restart only reads more."""
-        try:
-            return Mark(epoch, machine.now_ms(), dict(self._ends()), self._topic_ids)
-        except (BrokerError, CommitError) as error:
-            _log.warning("no mark was written, so that a restart would read more of the changelogs: %s", error)
-            return None
 
 
 class Backlog:

@@ -37,10 +37,11 @@ class _Commit:
 
 
 class Commits:
-    """The pending commits of an application. After one has failed, later ones are dropped."""
+    """The pending commits of an application, `most` of them at a time. After one has failed, later ones are dropped."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, most: int = 0) -> None:
         self._name = name
+        self._most = most
         self._thread: machine.Thread | None = None
         self._queue: deque[_Commit | None] = deque()
         self._has_more = machine.event()
@@ -62,8 +63,15 @@ class Commits:
             self._thread = machine.thread(self._run, self._name)
             self._thread.start()
 
-    def wait(self, most: int = 0) -> None:
-        """Wait until at most `most` commits are pending; raises the error of one that has failed."""
+    def keep_up(self) -> None:
+        """Wait until there are not too many; raises the error of one that has failed."""
+        self._wait(self._most)
+
+    def wait(self) -> None:
+        """Wait for all of them; raises the error of one that has failed."""
+        self._wait(0)
+
+    def _wait(self, most: int) -> None:
         while len(self._pending) > most:
             first = self._pending.popleft()
             first.done.wait()

@@ -202,6 +202,10 @@ class Dispatcher:
             Stage.MOVED: self._moved,
         }
 
+    def went_well(self, count: int, seconds: float) -> None:
+        """Note how long an epoch of so many records took until its commit: later ones may take more."""
+        self._size.went_well(count, seconds)
+
     def run(self, epoch: Epoch, given: Offer) -> Fitted:
         """Run an epoch with as much of its input as fits."""
         at = _Run(epoch, given)

@@ -104,6 +104,15 @@ class Done:
     idle: frozenset[Partition]
 
 
+@dataclass
+class Hold:
+    """Why no epoch begins, if none does; each reason by itself, because an application may be interrupted during a pause."""
+
+    is_stopping: bool = False
+    is_interrupted: bool = False
+    is_paused: bool = False
+
+
 class Epochs:
     """Runs epochs one after the other, whether the input or the clock requests them."""
 
@@ -122,9 +131,7 @@ class Epochs:
         """The committed progress."""
         self.taken: Progress = start.progress
         """The progress of the last epoch whose job is done; it may not be committed yet."""
-        self._in_flight = bounds.in_flight
-        self._commits = Commits(f"penstock-{program.application_id}-commits")
-        self._size = bounds.size
+        self._commits = Commits(f"penstock-{program.application_id}-commits", bounds.in_flight)
         give_up = GivingUp(program, jobs)
         self._dispatcher = Dispatcher(
             jobs,
@@ -138,18 +145,15 @@ class Epochs:
         )
         self._event_time = EventTime(program, start.progress, ends.inputs)
         self._backlog = Backlog(start.progress.offsets, bounds.limits)
-        self._agenda = Agenda(program, self._event_time, start.partitions, bounds.small)
+        marks = Marks(ends.changelogs, start.changelog_ids)
+        self._agenda = Agenda(program, self._event_time, start.partitions, bounds.small, marks)
         self._publication = publication
         self._journal = Journal(program.topics, recorder)
-        self._marks = Marks(ends.changelogs, start.changelog_ids)
         self._others = others
         self._first_rows = start.first_rows
         self._lock = machine.lock()
         self._began = machine.monotonic()
-        self._stopping = False
-        self._interrupted = False
-        self.is_paused: bool = False
-        """Whether the application is paused: no epoch begins until it is resumed. An interruption is something else."""
+        self._hold = Hold()
         self._failure: BaseException | None = None
         self._journal.moved(self.progress, self._event_time.idle())
 
@@ -160,7 +164,7 @@ class Epochs:
 
     def stop(self) -> None:
         """Finish the current epoch, and run no other; raises if its commit fails."""
-        self._stopping = True
+        self._hold.is_stopping = True
         with self._lock:
             self._commits.wait()
 
@@ -180,11 +184,21 @@ class Epochs:
 
     @property
     def _may_begin(self) -> bool:
-        return not (self._stopping or self._interrupted or self.is_paused)
+        hold = self._hold
+        return not (hold.is_stopping or hold.is_interrupted or hold.is_paused)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the application is paused: no epoch begins until it is resumed. An interruption is something else."""
+        return self._hold.is_paused
+
+    @is_paused.setter
+    def is_paused(self, is_paused: bool) -> None:
+        self._hold.is_paused = is_paused
 
     def interrupt(self) -> None:
         """Finish the current epoch, and run no other until `continue_from`; what is read in the meantime is ignored."""
-        self._interrupted = True
+        self._hold.is_interrupted = True
         with self._lock, suppress(Exception):  # it is forgotten by `continue_from`
             self._commits.wait()
 
@@ -210,7 +224,7 @@ class Epochs:
             self._backlog.begin_anew(self.progress.offsets)
             self._event_time.watch(new, self.progress)
             self._journal.moved(self.progress, self._event_time.idle())
-            self._failure, self._interrupted = None, False
+            self._failure, self._hold.is_interrupted = None, False
             return self.progress.offsets
 
     def on_input(self, ends: Mapping[Partition, int]) -> None:
@@ -314,7 +328,7 @@ class Epochs:
         done = Done(epoch, self._began, tables, feedback, progress, records, self._event_time.idle())
         self.taken = progress
         self._commits.add(partial(self._publish, done))
-        self._commits.wait(self._in_flight)
+        self._commits.keep_up()
 
     def _publish(self, done: Done) -> None:
         """Commit an epoch; in the thread of commits."""
@@ -329,6 +343,5 @@ class Epochs:
         self._journal.epoch_committed(done.epoch, done.records, published, done.feedback)
         committed_at = machine.monotonic()
         if done.records:
-            self._size.went_well(done.records, committed_at - done.began)
-        if self._agenda.committed(committed_at):
-            self._agenda.mark = self._marks.new(done.epoch.number)
+            self._dispatcher.went_well(done.records, committed_at - done.began)
+        self._agenda.committed(committed_at, done.epoch.number)

@@ -171,7 +171,7 @@ class TestSizes:
         assert all(row["kind"] == Kind.SINK for rows in noted.published for row in rows)
 
     def test_a_stop_takes_effect_between_two_epochs(self, noted: Noted) -> None:
-        noted.during = lambda: setattr(epochs, "_stopping", True)
+        noted.during = lambda: setattr(epochs._hold, "is_stopping", True)
         epochs = epochs_of(noted, size=EpochSize(10, 1 << 20))
         epochs.on_input(ends(a0=40))
         assert epochs.progress.offsets == ends(a0=20)

@@ -10,7 +10,7 @@ from random import Random
 
 from penstock import App
 from penstock.epochs.program import lanes_topic
-from penstock.errors import PenstockError
+from penstock.errors import FencedError, PenstockError
 from penstock.records import Partition
 from penstock.runtime.states import State
 from penstock.state import REGISTERS
@@ -32,6 +32,11 @@ LOOK_S = 0.05
 MARK_S = 12.0
 """Longer than it takes until lanes receive a mark."""
 LANES = (1, 1, 2, 3)
+STANDBYS = 0.3
+"""In how many worlds another instance stands by."""
+SILENT_S = 2.0
+"""How long an instance may be silent until a standby gives it up."""
+EVENTS = ("nothing", "kill", "point", "point", "point", "stop", "clean", "clock", "suspend", "rest")
 BAD_WEATHER = Weather(
     lost_requests=0.02, lost_answers=0.03, lost_slots=0.02, failed_tasks=0.01, late=0.03, too_large=0.02, refusals=0.3
 )
@@ -75,6 +80,9 @@ class _Course:
         nodes = [node for node in self._topology.nodes.values() if isinstance(node, SourceNode) and not node.internal]
         self._sources = [node for node in nodes if node.name not in tables.values()]
         self._life: Life | None = None
+        self._standby: Life | None = None
+        self._has_standbys = self._random.random() < STANDBYS
+        self._may_be_given_up: set[Life] = set()
         self._suspended: list[Life] = []
         self._backup: Path | None = None
         self._failed: BaseException | None = None
@@ -115,10 +123,16 @@ class _Course:
         self._ensure_alive()
         assert self._life is not None
         self._world.weather = BAD_WEATHER if self._random.random() < 0.4 else Weather()
-        what = self._random.choice(("nothing", "kill", "point", "point", "point", "stop", "clean", "clock", "suspend", "rest"))
+        what = self._random.choice((*EVENTS, "cut", "kill") if self._has_standbys else EVENTS)
+        self._world.is_cut = what == "cut"
+        if what in ("stop", "suspend", "cut"):
+            self._may_be_given_up.add(self._life)
         if what == "kill":
             self._world.machine.sleep(self._random.random())
-            self._world.kill(self._life)
+            self._world.kill(self._life, with_its_host=self._has_standbys and self._random.random() < 0.5)
+        elif what == "cut":
+            self._world.fired["instances cut off from each other"] += 1
+            self._world.machine.sleep(2 * SILENT_S)
         elif what == "point" and self._world.seen:
             self._life.dies_at = self._random.choice(list(self._world.seen))
         elif what == "stop" and self._life.running is not None:
@@ -139,7 +153,11 @@ class _Course:
         assert life is not None
         disk = self._world.suspend(life)
         self._suspended.append(life)
-        self._begin(disk if self._random.random() < 0.5 else None)
+        if self._has_standbys:
+            self._life = None
+            self._ensure_alive()
+        else:
+            self._life = self._begun(disk if self._random.random() < 0.5 else None)
 
     def _wake(self) -> None:
         """Let suspended processes go on: they must notice that another one has taken over."""
@@ -150,22 +168,56 @@ class _Course:
                 self._suspended.remove(life)
                 self._refuse_bugs(life)
                 self._world.forget(life)
+            elif _is(life, State.RUNNING) and _is(self._life, State.STANDBY):
+                self._become_active(life)
+
+    def _become_active(self, life: Life) -> None:
+        """Follow the instance that is active: it was woken before it was given up, or has taken over from one that was."""
+        assert self._life is not None
+        self._suspended.remove(life)
+        if self._standby is None:
+            self._standby = self._life
+        else:
+            self._suspended.append(self._life)
+        self._life = life
 
     def _ensure_alive(self) -> None:
-        """Begin another life if the last one is over."""
-        life = self._life
+        """Begin another life if the last one is over, unless an instance stands by; then begin another one of those."""
         self._wake()
-        if life is not None and not life.is_over:
-            return
-        disk: Path | None = None
-        if life is not None:
-            if life.process.is_killed:
-                self._lived.kills += 1
-            self._refuse_bugs(life)
-            disk = self._found(life)
-        self._begin(disk)
-        if life is not None:
-            self._world.forget(life)
+        life = self._life
+        if life is not None and self._suspended:  # one of those may begin to take over before this one announces itself
+            self._may_be_given_up.add(life)
+        if life is None or life.is_over:
+            disk: Path | None = None
+            if life is not None:
+                if life.process.is_killed:
+                    self._lived.kills += 1
+                self._refuse_bugs(life)
+                disk = self._found(life)
+            if self._standby is not None and not self._standby.is_over:
+                self._life, self._standby = self._standby, None
+                self._world.fired["standby"] += 1
+            else:
+                self._life = self._begun(disk)
+            if life is not None:
+                self._world.forget(life)
+        if self._has_standbys:
+            self._ensure_standby()
+
+    def _ensure_standby(self) -> None:
+        """Begin a standby once the active instance runs; if it takes over from one that still lives, that one is to end."""
+        standby = self._standby
+        if standby is not None and _is(standby, State.RUNNING):
+            assert self._life is not None
+            self._suspended.append(self._life)
+            self._life, self._standby = standby, None
+            self._world.fired["standby, too early"] += 1
+        elif standby is not None and standby.is_over:
+            self._refuse_bugs(standby)
+            self._world.forget(standby)
+            self._standby = None
+        if self._standby is None and _is(self._life, State.RUNNING):
+            self._standby = self._begun(None if self._backup is None or self._random.random() < 0.5 else self._backup)
 
     def _found(self, life: Life) -> Path | None:
         """Return what the next life finds: the disk of the last one, an older copy of it, or nothing."""
@@ -178,12 +230,13 @@ class _Course:
         self._world.fired["disk lost" if chance < 0.9 or self._backup is None else "disk from a copy"] += 1
         return None if chance < 0.9 else self._backup
 
-    def _begin(self, disk: Path | None) -> None:
-        lanes = self._random.choice(LANES)
-        self._life = self._world.begin(
+    def _begun(self, disk: Path | None) -> Life:
+        standby = {"standby": True, "standby_timeout": f"{SILENT_S:g}s"} if self._has_standbys else {}
+        self._lived.lives += 1
+        return self._world.begin(
             App(ID, self._topology),
             disk,
-            lanes=lanes,
+            lanes=self._random.choice(LANES),
             shards=SHARDS,
             epoch_interval=f"{self._random.choice((10, 50, 100))}ms",
             epochs_in_flight=self._in_flight,
@@ -191,14 +244,16 @@ class _Course:
             small_epoch_records=50,
             columns=True,
             blocking_threads=1,  # whether code waits is measured with real clocks
+            **standby,
         )
-        self._lived.lives += 1
 
     def _refuse_bugs(self, life: Life) -> None:
         """Raise if a life has ended by itself with something else than an error that has a name."""
         if life.running is None or life.process.is_killed:
             return
         self._failed = failure = life.running.recorder.failure
+        if self._has_standbys and isinstance(failure, FencedError) and life not in self._may_be_given_up:
+            raise ViolationError(f"a standby has taken over from an instance that it could hear: {failure}") from failure
         if life.running.state is State.ERROR and type(failure) is PenstockError:
             raise ViolationError(f"ended with an error without a name: {failure!r}") from failure
 
@@ -228,7 +283,7 @@ class _Course:
             if now != reached:
                 heard, reached, begun = world.machine.now, now, self._lived.lives
             if world.machine.now - heard > CALM_S and world.weather != Weather():
-                world.weather = Weather()
+                world.weather, world.is_cut = Weather(), False
                 life.dies_at = None
                 begun = self._lived.lives
             if world.weather == Weather() and self._lived.lives - begun > STARTS:
@@ -246,6 +301,8 @@ class _Course:
     def _end(self) -> None:
         self._world.weather = Weather()
         assert self._life is not None
+        if self._standby is not None and self._standby.running is not None:
+            self._standby.running.stop()
         self._life.dies_at = None
         assert self._life.running is not None
         self._life.running.stop()
@@ -278,3 +335,10 @@ class _Course:
             for number, log in enumerate(logs)
             for entry in log.between(log.begin, log.end, is_committed=True)
         ]
+
+
+def _is(life: Life | None, state: State) -> bool:
+    """Whether a life goes on, in this state."""
+    if life is None or life.running is None or life.process.is_killed or life.process.is_suspended:
+        return False
+    return life.running.state is state

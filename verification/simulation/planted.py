@@ -180,4 +180,22 @@ MUTANTS = (
         "        known = replace(known, offsets={place: at + (at < ends[place]) for place, at in known.offsets.items()})\n"
         "        offsets = {**known.offsets, **{",
     ),
+    Mutant(
+        "a standby never gives up an instance that is silent",
+        "runtime/standby/beacon.py",
+        "            if machine.monotonic() - heard > timeout_s:\n",
+        "            if machine.monotonic() - heard > timeout_s > 1_000:\n",
+    ),
+    Mutant(
+        "a standby believes the first announcement that it reads",
+        "runtime/standby/announcement.py",
+        "            if record.key == ACTIVE and record.value is not None:\n",
+        "            if record.key == ACTIVE and record.value is not None and self._last is None:\n",
+    ),
+    Mutant(
+        "an instance that takes over does not announce itself",
+        "runtime/standby/turn.py",
+        "        if self._beacon is not None:\n",
+        "        if self._beacon is not None and self._beacon is None:\n",
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli import lanes
+from penstock.cli import controls
 from tests.unit.cli.calling import call, serving
 from tests.unit.cli.test_pausing import answering
 
@@ -13,7 +13,7 @@ RUNS = {"application_id": "word-count", "state": "running", "lanes": 2, "shards"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(controls, "_LOOK_EVERY_S", 0.01)
 
 
 def test_they_are_shown() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import lanes as pausing
+from penstock.cli import controls
 from tests.unit.cli.calling import FakeAdmin, call, serving
 
 PAUSED = {"application_id": "word-count", "state": "running", "paused": True, "at_rest": True}
@@ -14,7 +14,7 @@ PAUSED = {"application_id": "word-count", "state": "running", "paused": True, "a
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pausing, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(controls, "_LOOK_EVERY_S", 0.01)
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *reports: dict[str, Any]) -> None:

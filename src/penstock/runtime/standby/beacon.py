@@ -11,9 +11,9 @@ import logging
 import secrets
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import closing
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import NamedTuple, Protocol
 
 from penstock import machine
 from penstock.errors import ConfigError, StateError
@@ -89,6 +89,69 @@ def _ip(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(address.partition("%")[0])
 
 
+class Signal(Protocol):
+    """What standbys hear of an active instance."""
+
+    def announcement(self, incarnation: str) -> Announcement:
+        """Return what standbys have to know about this instance."""
+
+    def close(self) -> None:
+        """Let standbys take over."""
+
+
+class Link(Protocol):
+    """How a standby hears an instance."""
+
+    def is_alive(self) -> bool:
+        """Whether the instance is heard within a moment; raises if the connection is lost or cannot be opened."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Beacons(Protocol):
+    """How instances hear each other."""
+
+    def open(self, host: str, port: int) -> Signal:
+        """Return the signal of an instance in this process, at an address of this host."""
+
+    def link(self, found: Announcement) -> Link:
+        """Return what hears an instance."""
+
+
+class Connections:
+    """Instances hear each other over connections."""
+
+    def open(self, host: str, port: int) -> Beacon:
+        """See `Beacons.open`."""
+        return Beacon(host, port)
+
+    def link(self, found: Announcement) -> HeldLink:
+        """See `Beacons.link`."""
+        return HeldLink(found)
+
+
+class _Current:
+    """How the instances in this process hear others."""
+
+    beacons: Beacons = Connections()
+
+
+@contextmanager
+def replaced(by: Beacons) -> Iterator[None]:
+    """Let instances hear each other in another way in this block, as a simulation does."""
+    before, _Current.beacons = _Current.beacons, by
+    try:
+        yield
+    finally:
+        _Current.beacons = before
+
+
+def open_beacon(host: str, port: int) -> Signal:
+    """Open the signal of this instance; raises if the address is not one of this host."""
+    return _Current.beacons.open(host, port)
+
+
 class Gone(NamedTuple):
     """Why an instance counts as gone, and when it was last heard, by `machine.monotonic`."""
 
@@ -104,7 +167,7 @@ def watch(found: Announcement, timeout_s: float, goes_on: Callable[[], bool]) ->
     found out, it is gone after `timeout_s`.
     """
     heard = machine.monotonic()
-    with closing(_Link(found)) as link:
+    with closing(_Current.beacons.link(found)) as link:
         while True:
             try:
                 if link.is_alive():
@@ -121,7 +184,7 @@ def watch(found: Announcement, timeout_s: float, goes_on: Callable[[], bool]) ->
                 return None
 
 
-class _Link:
+class HeldLink:
     """A standby's connection to an instance, opened when it is needed."""
 
     def __init__(self, found: Announcement) -> None:

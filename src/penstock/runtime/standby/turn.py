@@ -16,7 +16,7 @@ from penstock.kafka.topics import Topics
 from penstock.observation import EpochReport
 from penstock.runtime.instance import Instance
 from penstock.runtime.standby.announcement import Announcements, announce
-from penstock.runtime.standby.beacon import Beacon
+from penstock.runtime.standby.beacon import Signal, open_beacon
 from penstock.runtime.standby.standing_by import Readiness, refuse_refused, stand_by
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Turn:
 
     def __init__(self) -> None:
         self._takeover = Takeover(machine.monotonic())
-        self._beacon: Beacon | None = None
+        self._beacon: Signal | None = None
 
     def wait(
         self,
@@ -68,7 +68,7 @@ class Turn:
         """
         config, application_id = instance.config, instance.application_id
         host, port = config.standby_endpoint
-        Beacon(host, 0).close()  # raises now, and not in the middle of a takeover, if the address is not one of this host
+        open_beacon(host, 0).close()  # raises now, and not in the middle of a takeover, if the address is not one of this host
         plan = partial(rehearse, application_id, instance.topology, instance.handlers, config)
         readiness = Readiness(lambda: refuse_refused(plan()), warm)
         with closing(RecordReader(consumer_settings(config, application_id), config.broker_timeout_ms)) as reader:
@@ -79,7 +79,7 @@ class Turn:
         _log.info("%s takes over: %s", application_id, gone.why)
         self._takeover = Takeover(gone.heard)
         self._takeover.reached(DETECTED)
-        self._beacon = Beacon(host, port)
+        self._beacon = open_beacon(host, port)
         closers += [instance.recorder.listen(self._takeover.on_epoch), self._beacon.close]
         return True
 

@@ -28,7 +28,9 @@ from penstock.records import Partition
 from penstock.runtime.application import RunningApplication
 from penstock.runtime.hooks import Hooks
 from penstock.runtime.hosting import engine
+from penstock.runtime.standby import beacon
 from penstock.runtime.states import State
+from penstock.testing.simulation.beacons import SimulatedBeacons
 from penstock.testing.simulation.client import Way
 from penstock.testing.simulation.clients import SimulatedClients
 from penstock.testing.simulation.hosts import SimulatedEngine
@@ -89,7 +91,10 @@ class World:
         """The names of all steps so far, in their order."""
         self._directory = directory
         self._numbers = 0
+        self.is_cut: bool = False
+        """Whether no instance hears another one, while all of them reach Kafka."""
         self._lives: dict[Process, Life] = {}
+        self._vanished: set[Process] = set()
         self._open = ExitStack()
         self.kafka: SimulatedKafka
 
@@ -99,6 +104,7 @@ class World:
         clients = SimulatedClients(Way(self.kafka, self._before, self._after, self._refuses))
         self._open.enter_context(opening.replaced(clients))
         self._open.enter_context(engine.replaced(self._hosts))
+        self._open.enter_context(beacon.replaced(SimulatedBeacons(self.machine, self._is_silent)))
         self._open.enter_context(faults.replaced(self._at))
         return self
 
@@ -136,10 +142,12 @@ class World:
         self._lives[life.process] = life
         return life
 
-    def kill(self, life: Life, at: str = "any time") -> None:
-        """Kill a process where it is; `disk` has what a later life finds."""
+    def kill(self, life: Life, at: str = "any time", *, with_its_host: bool = False) -> None:
+        """Kill a process where it is; `disk` has what a later life finds. With its host, nobody hears that it has ended."""
         if life.process.is_killed:
             return
+        if with_its_host:
+            self._vanished.add(life.process)
         self._keep(life)
         life.process.kill()
         self.fired[f"killed at {at}"] += 1
@@ -179,6 +187,9 @@ class World:
     def _keep(self, life: Life) -> None:
         if life.directory.exists():
             shutil.copytree(life.directory, self._kept(life), dirs_exist_ok=True)
+
+    def _is_silent(self, process: Process) -> bool:
+        return self.is_cut or process.is_suspended or process in self._vanished
 
     # ---- steps ------------------------------------------------------------------------------------------------------------
 

@@ -109,3 +109,51 @@ def test_bad_weather_changes_nothing(world: World) -> None:
         world.machine.sleep(5)
     assert counts(world) == list(range(1, 5 * COUNT + 1))
     assert world.fired
+
+
+class TestStandbys:
+    """One instance is active, another one waits for it to be gone."""
+
+    @staticmethod
+    def both(world: World) -> tuple[Life, Life]:
+        feed(world)
+        lives = []
+        for _ in range(2):
+            life = world.begin(
+                App("app", TOPOLOGY), shards=1, epoch_interval="10ms", blocking_threads=1, standby=True, standby_timeout="2s"
+            )
+            lives.append(life)
+            world.machine.sleep(2)
+        active, waiting = lives
+        assert [life.running.state for life in lives if life.running is not None] == [State.RUNNING, State.STANDBY]
+        return active, waiting
+
+    @staticmethod
+    def state(life: Life) -> State | None:
+        return None if life.running is None else life.running.state
+
+    def test_it_waits_as_long_as_the_other_is_heard(self, world: World) -> None:
+        _, waiting = self.both(world)
+        world.machine.sleep(60)
+        assert self.state(waiting) is State.STANDBY
+
+    @pytest.mark.parametrize("with_its_host", [False, True])
+    def test_it_takes_over_when_the_other_is_gone(self, world: World, with_its_host: bool) -> None:
+        active, waiting = self.both(world)
+        world.kill(active, with_its_host=with_its_host)
+        world.machine.sleep(1)
+        assert self.state(waiting) is (State.STANDBY if with_its_host else State.RUNNING)
+        feed(world)
+        world.machine.sleep(5)
+        assert (self.state(waiting), counts(world)) == (State.RUNNING, list(range(1, 2 * COUNT + 1)))
+
+    def test_an_instance_that_is_wrongly_given_up_ends_as_fenced(self, world: World) -> None:
+        active, waiting = self.both(world)
+        world.is_cut = True
+        feed(world)
+        world.machine.sleep(10)
+        feed(world)
+        world.machine.sleep(5)
+        assert active.running is not None
+        assert (self.state(waiting), type(active.running.recorder.failure)) == (State.RUNNING, FencedError)
+        assert counts(world) == list(range(1, 3 * COUNT + 1))
